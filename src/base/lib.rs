@@ -9,6 +9,7 @@ mod map;
 mod random;
 mod slab;
 mod time;
+pub mod varint;
 
 pub use ids::{
     LeaderEpoch, NodeId, NotAUuid, Offset, PartitionIndex, ProducerEpoch, ProducerId, ShardId,
