@@ -10,6 +10,7 @@ mod random;
 mod slab;
 mod time;
 pub mod varint;
+pub mod wire;
 
 pub use ids::{
     LeaderEpoch, NodeId, NotAUuid, Offset, PartitionIndex, ProducerEpoch, ProducerId, ShardId,
