@@ -85,9 +85,32 @@ impl FileRef {
         Arc::as_ptr(&self.0).addr()
     }
 
+    /// For drivers: a reference that does not keep the file open once every machine has let go.
+    pub fn downgrade(&self) -> WeakFileRef {
+        WeakFileRef(Arc::downgrade(&self.0))
+    }
+
     fn with<R>(&self, f: impl FnOnce(&mut Slot) -> R) -> R {
         // A poisoned lock means that a driver panicked while it held it: the process is ending.
         f(&mut self.0.slot.lock().expect("no driver panics with a file's slot in hand"))
+    }
+}
+
+/// What a driver remembers of a file that it opened, so that it can close the idlest: the open
+/// handle of a file that no machine names any more goes with the last [`FileRef`].
+#[derive(Clone)]
+pub struct WeakFileRef(std::sync::Weak<FileNode>);
+
+impl WeakFileRef {
+    /// The file, if a machine or an effect still names it.
+    pub fn upgrade(&self) -> Option<FileRef> {
+        self.0.upgrade().map(FileRef)
+    }
+}
+
+impl fmt::Debug for WeakFileRef {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "WeakFileRef({:?})", self.upgrade())
     }
 }
 
@@ -415,6 +438,10 @@ mod tests {
         file.close();
         assert!(clone.handle().is_none());
         assert_ne!(file, FileRef::new("a/0.log.deleted"));
+        let weak = file.downgrade();
+        assert_eq!(weak.upgrade(), Some(clone.clone()));
+        drop((file, clone));
+        assert_eq!(weak.upgrade(), None);
     }
 
     #[test]

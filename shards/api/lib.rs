@@ -24,7 +24,7 @@ pub use effect::{Effect, Effects, Lane};
 pub use event::Event;
 pub use file::{
     Advice, DirectoryEntry, FileEffect, FileOutcome, FileRef, FileSlice, IoError, IoErrorKind,
-    IoResult, Space,
+    IoResult, Space, WeakFileRef,
 };
 pub use machine::Machine;
 pub use socket::{CloseReason, Part, SocketEffect, SocketId};
