@@ -1,2 +1,61 @@
-//! The project's own commands.
-fn main() {}
+//! `cargo xtask`: the project's own commands. `cargo xtask --help` lists them.
+#![allow(clippy::disallowed_methods, reason = "a command ends with its exit code")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "it talks to a person")]
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::{kafka, test, tidy, workspace_root};
+
+#[derive(Parser)]
+#[command(name = "cargo xtask", about = "Corelane's own commands")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Check the shape of the tree: edges between crates, cycles, sizes, words.
+    Tidy,
+    /// Run everything that must be green: checks, unit tests, black-box tests.
+    Test(test::Options),
+    /// Run one of Apache Kafka's tools, e.g. `kafka topics --list --bootstrap-server …`.
+    #[command(disable_help_flag = true)]
+    Kafka {
+        /// Name of the tool (`topics`, `kafka-topics` or `kafka-topics.sh`; without it, a list of
+        /// all), then what the tool is given.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        line: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let outcome = match Arguments::parse().command {
+        Command::Tidy => tidy::run(&workspace_root()),
+        Command::Test(options) => test::run(&options),
+        Command::Kafka { line } => match run_tool(&line) {
+            Ok(code) => return code,
+            Err(sentence) => Err(sentence),
+        },
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(sentence) => {
+            eprintln!("xtask: {sentence}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_tool(line: &[String]) -> Result<ExitCode, String> {
+    match line.split_first() {
+        Some((tool, arguments)) if tool != "--help" => {
+            kafka::run(tool, arguments).map(ExitCode::from)
+        }
+        _ => {
+            kafka::print_tools();
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
