@@ -97,24 +97,41 @@ pub fn print_tools() {
 /// # Errors
 /// A sentence when the tool is unknown, or Java, Maven or the jars cannot be had.
 pub fn tool(name: &str) -> Result<Command, String> {
-    let short = name.strip_suffix(".sh").unwrap_or(name);
-    let short = short.strip_prefix("kafka-").unwrap_or(short);
-    let Some((_, class)) = TOOLS.iter().find(|(known, _)| *known == short) else {
-        return Err(format!("no tool is named `{name}`: `cargo xtask kafka` lists them"));
+    let (short, class) = find(name)?;
+    let defaults: &[&str] = match short {
+        "server-start" => &["-Xmx1G", "-Xms1G", "-Dcorelane.log.level=info"],
+        _ => &["-Xmx512M"],
     };
-    let mut command = java(class)?;
-    if short == "server-start" && env::var_os("KAFKA_HEAP_OPTS").is_none() {
-        command = java_with(class, &["-Xmx1G", "-Xms1G", "-Dcorelane.log.level=info"])?;
-    }
-    Ok(command)
+    let heap = env::var("KAFKA_HEAP_OPTS").unwrap_or_else(|_| defaults.join(" "));
+    let more = env::var("KAFKA_OPTS").unwrap_or_default();
+    let options: Vec<&str> = heap.split_whitespace().chain(more.split_whitespace()).collect();
+    java(&options, None, class)
 }
 
-/// The command that starts a class with Kafka's jars; its arguments are to be added.
+/// The command that starts a tool with exactly these options of the virtual machine.
+///
+/// # Errors
+/// As [`tool`].
+pub fn tool_with(name: &str, options: &[&str]) -> Result<Command, String> {
+    java(options, None, find(name)?.1)
+}
+
+/// The command that starts a class with Kafka's jars, and with one more folder of classes.
 ///
 /// # Errors
 /// A sentence when Java, Maven or the jars cannot be had.
-pub fn java(class: &str) -> Result<Command, String> {
-    java_with(class, &["-Xmx512M"])
+pub fn java(options: &[&str], classes: Option<&Path>, class: &str) -> Result<Command, String> {
+    prerequisites::require(Prerequisite::Java)?;
+    let mut class_path = class_path()?;
+    if let Some(classes) = classes {
+        class_path.push(":");
+        class_path.push(classes);
+    }
+    let mut log = OsString::from("-Dlog4j2.configurationFile=");
+    log.push(folder().join("log4j2.properties"));
+    let mut command = Command::new("java");
+    command.args(options).arg(log).arg("-cp").arg(class_path).arg(class);
+    Ok(command)
 }
 
 /// Fetches the jars if they aren't there yet, and gives their class path.
@@ -122,36 +139,31 @@ pub fn java(class: &str) -> Result<Command, String> {
 /// # Errors
 /// A sentence when Maven is missing or fails.
 pub fn class_path() -> Result<OsString, String> {
-    let folder = workspace_root().join("target/kafka").join(VERSION);
-    let libraries = folder.join("libs");
+    let libraries = folder().join("libs");
     if !libraries.is_dir() {
-        fetch(&folder, &libraries)?;
+        fetch(&folder(), &libraries)?;
     }
-    let mut path = folder.join("conf").into_os_string();
-    path.push(":");
-    path.push(libraries.join("*"));
-    Ok(path)
+    Ok(libraries.join("*").into_os_string())
 }
 
-fn java_with(class: &str, options: &[&str]) -> Result<Command, String> {
-    prerequisites::require(Prerequisite::Java)?;
-    let class_path = class_path()?;
-    let mut command = Command::new("java");
-    match env::var("KAFKA_HEAP_OPTS") {
-        Ok(heap) => command.args(heap.split_whitespace()),
-        Err(_) => command.args(options),
-    };
-    if let Ok(more) = env::var("KAFKA_OPTS") {
-        command.args(more.split_whitespace());
-    }
-    command.arg("-cp").arg(class_path).arg(class);
-    Ok(command)
+/// Where Kafka's jars, and what was made from them, are kept.
+pub fn folder() -> PathBuf {
+    workspace_root().join("target/kafka").join(VERSION)
 }
 
-/// Lets Maven copy Kafka and all it needs. One process fetches, the others wait for it.
+/// The short name and the class of a tool.
+fn find(name: &str) -> Result<(&'static str, &'static str), String> {
+    let short = name.strip_suffix(".sh").unwrap_or(name);
+    let short = short.strip_prefix("kafka-").unwrap_or(short);
+    let found = TOOLS.iter().find(|(known, _)| *known == short);
+    let unknown = || format!("no tool is named `{name}`: `cargo xtask kafka` lists them");
+    found.copied().ok_or_else(unknown)
+}
+
+/// Lets Maven copy Kafka and all that it needs. One process fetches, the others wait for it.
 fn fetch(folder: &Path, libraries: &Path) -> Result<(), String> {
     let io = |what: &'static str| move |error| format!("{what} below target/kafka: {error}");
-    fs::create_dir_all(folder.join("conf")).map_err(io("making folders"))?;
+    fs::create_dir_all(folder).map_err(io("making folders"))?;
     let lock = fs::File::create(folder.join("lock")).map_err(io("making a lock"))?;
     lock.lock().map_err(io("taking the lock"))?;
     if libraries.is_dir() {
@@ -160,19 +172,20 @@ fn fetch(folder: &Path, libraries: &Path) -> Result<(), String> {
     prerequisites::require(Prerequisite::Maven)?;
     eprintln!("fetching Apache Kafka {VERSION} through Maven into {} …", folder.display());
     fs::write(folder.join("pom.xml"), pom()).map_err(io("writing the pom"))?;
-    let log = folder.join("conf/log4j2.properties");
+    let log = folder.join("log4j2.properties");
     fs::write(log, LOG_CONFIGURATION).map_err(io("writing the log configuration"))?;
     let partial = folder.join("libs.partial");
-    let status = Command::new("mvn")
-        .args(["--quiet", "--batch-mode", "-Dstyle.color=never", "dependency:copy-dependencies"])
+    let output = Command::new("mvn")
+        .args(["--quiet", "--batch-mode", "dependency:copy-dependencies"])
         .arg("-DincludeScope=runtime")
         .arg(format!("-DoutputDirectory={}", partial.display()))
         .current_dir(folder)
         .stdin(Stdio::null())
-        .status()
+        .output()
         .map_err(|error| format!("starting mvn: {error}"))?;
-    if !status.success() {
-        return Err(format!("Maven could not fetch Apache Kafka {VERSION}; its words are above"));
+    if !output.status.success() {
+        let words = String::from_utf8_lossy(&output.stdout);
+        return Err(format!("Maven could not fetch Apache Kafka {VERSION}:\n{words}"));
     }
     fs::rename(&partial, libraries).map_err(io("renaming the folder"))
 }

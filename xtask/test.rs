@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that must be green, in one command, cheapest first.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -34,6 +35,7 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", about: "edges, cycles, sizes and words", run: tidy::run },
     Step { name: "clippy", about: "no lint complains", run: clippy },
     Step { name: "unit", about: "unit tests of every crate", run: unit },
+    Step { name: "python", about: "Python's Kafka clients, in target/python", run: python },
 ];
 
 /// Runs the steps in order and stops at the first that fails.
@@ -85,7 +87,24 @@ fn clippy(root: &Path) -> Result<(), String> {
 }
 
 fn unit(root: &Path) -> Result<(), String> {
-    cargo(root, &["test", "--workspace"])
+    cargo(root, &["test", "--workspace", "--exclude", "blackbox"])
+}
+
+/// Makes `target/python` anew when the list of libraries is not the one that it was made from.
+fn python(root: &Path) -> Result<(), String> {
+    let list = root.join("tests/python/requirements.txt");
+    let folder = root.join("target/python");
+    let done = folder.join("requirements.txt");
+    let wanted = fs::read(&list).map_err(|error| format!("reading {}: {error}", list.display()))?;
+    if fs::read(&done).is_ok_and(|have| have == wanted) {
+        return Ok(());
+    }
+    let mut venv = Command::new("python3");
+    succeed(venv.args(["-m", "venv", "--clear"]).arg(&folder), "python3 -m venv target/python")?;
+    let mut pip = Command::new(folder.join("bin/python"));
+    pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]).arg(&list);
+    succeed(&mut pip, "pip install -r tests/python/requirements.txt")?;
+    fs::write(&done, wanted).map_err(|error| format!("writing {}: {error}", done.display()))
 }
 
 /// The cargo that runs us, so that a pinned toolchain stays the same one.

@@ -1,0 +1,288 @@
+//! A broker in a process of its own: Corelane, or Apache Kafka as the witness.
+
+use std::env;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+use xtask::kafka;
+
+use crate::process::{Running, signal};
+use crate::wire;
+
+/// How long a broker may take until its first answer.
+const START_TIME_MAX: Duration = Duration::from_secs(60);
+/// Between two tries to connect to a port that nobody listens on yet.
+const CONNECT_PAUSE: Duration = Duration::from_millis(5);
+/// How long a broker may take to stop when asked.
+const STOP_TIME_MAX: Duration = Duration::from_secs(60);
+/// What is shown of the log of a failed test.
+const LOG_LINES_SHOWN: usize = 60;
+
+/// Which broker the tests judge.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Our own.
+    Corelane,
+    /// Apache Kafka, to prove the tests.
+    Kafka,
+}
+
+/// What `CORELANE_TEST_TARGET` says: `kafka`, or by default Corelane.
+///
+/// # Panics
+/// When it says anything else.
+pub fn target() -> Target {
+    match env::var("CORELANE_TEST_TARGET").as_deref() {
+        Err(_) | Ok("corelane") => Target::Corelane,
+        Ok("kafka") => Target::Kafka,
+        Ok(other) => panic!("CORELANE_TEST_TARGET is `corelane` or `kafka`, not `{other}`"),
+    }
+}
+
+/// A broker that runs; dropping it kills it.
+#[derive(Debug)]
+pub struct Broker {
+    port: u16,
+    folder: TempDir,
+    processes: Option<Processes>,
+}
+
+#[derive(Debug)]
+struct Processes {
+    broker: Child,
+    /// Ends the broker when the test process dies without a chance to clean up.
+    guard: Child,
+}
+
+impl Broker {
+    /// Formats a folder and starts a broker with these settings besides the usual ones.
+    ///
+    /// # Panics
+    /// When it doesn't come up; its log is shown.
+    pub fn start(settings: &[(&str, &str)]) -> Broker {
+        let folder = TempDir::with_prefix("blackbox-").expect("a folder for temporary files");
+        let (port, controller_port) = (free_port(), free_port());
+        let properties = server_properties(folder.path(), port, controller_port, settings);
+        fs::write(folder.path().join("server.properties"), properties).expect("writing settings");
+        let mut broker = Broker { port, folder, processes: None };
+        broker.format();
+        broker.start_again();
+        broker
+    }
+
+    /// A broker with the usual settings that several tests use at once, each with topics and
+    /// groups of its own. It ends with the last test that holds it.
+    pub fn shared() -> Arc<Broker> {
+        static SHARED: Mutex<Weak<Broker>> = Mutex::new(Weak::new());
+        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+        shared.upgrade().unwrap_or_else(|| {
+            let broker = Arc::new(Broker::start(&[]));
+            *shared = Arc::downgrade(&broker);
+            broker
+        })
+    }
+
+    /// Where clients connect to.
+    pub fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// A connection for raw bytes, with a limit on how long a read waits.
+    ///
+    /// # Panics
+    /// When the broker doesn't accept it.
+    pub fn connect(&self) -> TcpStream {
+        wire::connect(self.port).expect("the broker accepts connections")
+    }
+
+    /// Where the broker keeps its data.
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// Its process.
+    ///
+    /// # Panics
+    /// When it doesn't run.
+    pub fn pid(&self) -> u32 {
+        self.processes.as_ref().expect("the broker runs").broker.id()
+    }
+
+    /// Ends the process at once, as `kill -9` does.
+    pub fn kill(&mut self) {
+        if let Some(Processes { mut broker, mut guard }) = self.processes.take() {
+            // The guard first: afterwards the id could be another process's.
+            drop((guard.kill(), guard.wait()));
+            drop((broker.kill(), broker.wait()));
+        }
+    }
+
+    /// Asks the process to stop and waits until it did.
+    ///
+    /// # Panics
+    /// When it takes too long.
+    pub fn stop(&mut self) {
+        let Some(Processes { mut broker, mut guard }) = self.processes.take() else { return };
+        drop((guard.kill(), guard.wait()));
+        signal(broker.id(), "TERM");
+        let deadline = Instant::now() + STOP_TIME_MAX;
+        while broker.try_wait().expect("it is our child").is_none() {
+            if Instant::now() > deadline {
+                drop((broker.kill(), broker.wait()));
+                panic!("the broker still runs after {STOP_TIME_MAX:?}\n{}", self.end_of_log());
+            }
+            thread::sleep(CONNECT_PAUSE);
+        }
+    }
+
+    /// Starts the broker on the folder that it had, and waits for its first answer.
+    ///
+    /// # Panics
+    /// When it doesn't come up; its log is shown.
+    pub fn start_again(&mut self) {
+        assert!(self.processes.is_none(), "the broker runs already");
+        let log = fs::File::options().create(true).append(true).open(self.log()).expect("a log");
+        let mut command = start_command(&self.folder.path().join("server.properties"));
+        command.stdin(Stdio::null()).stdout(log.try_clone().expect("a second handle")).stderr(log);
+        let broker = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+        let guard = start_guard(broker.id());
+        self.processes = Some(Processes { broker, guard });
+        self.wait_until_ready();
+    }
+
+    /// The last lines that it logged.
+    pub fn end_of_log(&self) -> String {
+        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        let start = lines.len().saturating_sub(LOG_LINES_SHOWN);
+        lines.get(start..).unwrap_or_default().join("\n")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("broker.log")
+    }
+
+    fn format(&self) {
+        let mut command = match target() {
+            Target::Corelane => {
+                let mut command = Command::new(corelane());
+                command.arg("format");
+                command
+            }
+            Target::Kafka => kafka::tool_with("storage", QUICK)
+                .map(|mut command| {
+                    command.arg("format");
+                    command
+                })
+                .unwrap_or_else(|sentence| panic!("{sentence}")),
+        };
+        command.args(["--cluster-id", CLUSTER_ID, "--config"]);
+        command.arg(self.folder.path().join("server.properties"));
+        Running::start(&mut command).finish().ok();
+    }
+
+    fn wait_until_ready(&mut self) {
+        let deadline = Instant::now() + START_TIME_MAX;
+        let port = self.port;
+        loop {
+            if wire::connect(port).and_then(|mut stream| wire::api_versions(&mut stream)).is_ok() {
+                return;
+            }
+            let processes = self.processes.as_mut().expect("it was started");
+            if let Some(status) = processes.broker.try_wait().expect("it is our child") {
+                panic!("the broker ended: {status}\n{}", self.end_of_log());
+            }
+            assert!(Instant::now() < deadline, "no answer in time\n{}", self.end_of_log());
+            thread::sleep(CONNECT_PAUSE);
+        }
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        self.kill();
+        if thread::panicking() {
+            eprintln!("--- end of the broker's log\n{}", self.end_of_log());
+        }
+    }
+}
+
+/// A port that nobody listens on.
+///
+/// # Panics
+/// When the machine has none.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
+
+const CLUSTER_ID: &str = "bGFja2JveC10ZXN0cy0xMA";
+
+const QUICK: &[&str] = &["-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
+
+/// The program under test: `CORELANE_BIN`, or what `cargo build --release` made.
+fn corelane() -> PathBuf {
+    let built = xtask::workspace_root().join("target/release/corelane");
+    let path = env::var_os("CORELANE_BIN").map_or(built, PathBuf::from);
+    assert!(path.is_file(), "{} is missing: run `cargo build --release`", path.display());
+    path
+}
+
+fn start_command(properties: &Path) -> Command {
+    let mut command = match target() {
+        Target::Corelane => {
+            let mut command = Command::new(corelane());
+            command.arg("start");
+            command
+        }
+        Target::Kafka => {
+            let options = &["-Xmx768M", "-Xms256M", "-Dcorelane.log.level=info"];
+            kafka::tool_with("server-start", options).unwrap_or_else(|error| panic!("{error}"))
+        }
+    };
+    command.arg(properties);
+    command
+}
+
+/// A shell that waits for the end of its input and then ends the broker.
+fn start_guard(broker: u32) -> Child {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("read _; kill -9 {broker}")]);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().expect("a shell")
+}
+
+fn server_properties(
+    folder: &Path,
+    port: u16,
+    controller_port: u16,
+    settings: &[(&str, &str)],
+) -> String {
+    let listeners =
+        format!("PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}");
+    let voters = format!("1@127.0.0.1:{controller_port}");
+    let data = folder.join("data").display().to_string();
+    let mut lines = vec![
+        ("process.roles", "broker,controller"),
+        ("node.id", "1"),
+        ("listeners", &listeners),
+        ("controller.listener.names", "CONTROLLER"),
+        ("controller.quorum.voters", &voters),
+        ("log.dirs", &data),
+        ("offsets.topic.replication.factor", "1"),
+        ("offsets.topic.num.partitions", "4"),
+        ("transaction.state.log.replication.factor", "1"),
+        ("transaction.state.log.min.isr", "1"),
+        // Without it, every first member of a group waits for others for three seconds.
+        ("group.initial.rebalance.delay.ms", "0"),
+    ];
+    lines.retain(|(key, _)| !settings.iter().any(|(changed, _)| changed == key));
+    lines.extend(settings);
+    lines.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+}

@@ -1,0 +1,229 @@
+//! A program that is started, watched and always ended.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long a program may take before its test fails.
+pub const TIME_MAX: Duration = Duration::from_secs(120);
+
+/// A program that runs; dropping it kills it.
+#[derive(Debug)]
+pub struct Running {
+    child: Child,
+    name: String,
+    lines: Receiver<(Stream, Option<String>)>,
+    stdout: String,
+    stderr: String,
+    open_streams: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// What a program printed and how it ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// The program and its arguments.
+    pub name: String,
+    /// All that it printed.
+    pub stdout: String,
+    /// All that it complained of.
+    pub stderr: String,
+    /// How it ended.
+    pub status: ExitStatus,
+}
+
+impl Running {
+    /// Starts a program with nothing to read.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start(command: &mut Command) -> Running {
+        Running::start_with_input(command, "")
+    }
+
+    /// Starts a program that reads `input` and then the end of it.
+    ///
+    /// # Panics
+    /// When it cannot be started.
+    pub fn start_with_input(command: &mut Command, input: &str) -> Running {
+        let name = describe(command);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("{name}: {error}"));
+        let mut stdin = child.stdin.take().expect("it was asked for");
+        let input = input.to_owned();
+        // A program that ends early closes its input: no fault of the test.
+        thread::spawn(move || drop(stdin.write_all(input.as_bytes())));
+        let (sender, lines) = mpsc::channel();
+        let stdout = child.stdout.take().expect("it was asked for");
+        let stderr = child.stderr.take().expect("it was asked for");
+        forward(stdout, Stream::Stdout, sender.clone());
+        forward(stderr, Stream::Stderr, sender);
+        let (stdout, stderr) = (String::new(), String::new());
+        Running { child, name, lines, stdout, stderr, open_streams: 2 }
+    }
+
+    /// Waits until its output contains `text`.
+    ///
+    /// # Panics
+    /// When it ends or `TIME_MAX` passes before.
+    #[track_caller]
+    pub fn wait_for(&mut self, text: &str) {
+        let deadline = Instant::now() + TIME_MAX;
+        let name = &self.name.clone();
+        while !self.stdout.contains(text) {
+            let more = self.next_line(deadline);
+            assert!(more, "{name}: ended without `{text}`\n{}", self.all_output());
+        }
+    }
+
+    /// Waits for its end.
+    ///
+    /// # Panics
+    /// When `TIME_MAX` passes before.
+    #[track_caller]
+    pub fn finish(mut self) -> Finished {
+        let deadline = Instant::now() + TIME_MAX;
+        while self.next_line(deadline) {}
+        let status = self.child.wait().expect("it is our child");
+        Finished {
+            name: self.name.clone(),
+            stdout: std::mem::take(&mut self.stdout),
+            stderr: std::mem::take(&mut self.stderr),
+            status,
+        }
+    }
+
+    /// Asks it to stop, as a person does with Ctrl-C, and waits for its end.
+    #[track_caller]
+    pub fn interrupt(self) -> Finished {
+        signal(self.child.id(), "INT");
+        self.finish()
+    }
+
+    /// Takes one more line of either stream; false when both have ended.
+    #[track_caller]
+    fn next_line(&mut self, deadline: Instant) -> bool {
+        while self.open_streams > 0 {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok((stream, line)) = self.lines.recv_timeout(left) else {
+                panic!("{}: still runs after {TIME_MAX:?}\n{}", self.name, self.all_output());
+            };
+            let Some(line) = line else {
+                self.open_streams -= 1;
+                continue;
+            };
+            match stream {
+                Stream::Stdout => self.stdout.push_str(&line),
+                Stream::Stderr => self.stderr.push_str(&line),
+            }
+            return true;
+        }
+        false
+    }
+
+    fn all_output(&self) -> String {
+        format!("--- stdout\n{}--- stderr\n{}", self.stdout, self.stderr)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended already: then there is nothing to end.
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+impl Finished {
+    /// Fails unless it ended well.
+    ///
+    /// # Panics
+    /// With all that it printed.
+    #[track_caller]
+    pub fn ok(self) -> Finished {
+        assert!(self.status.success(), "{self}");
+        self
+    }
+
+    /// Fails unless it ended with an error.
+    ///
+    /// # Panics
+    /// With all that it printed.
+    #[track_caller]
+    pub fn fails(self) -> Finished {
+        assert!(!self.status.success(), "{self}");
+        self
+    }
+
+    /// Fails unless its output fits; see [`crate::assert_fits`].
+    #[track_caller]
+    pub fn prints(self, expected: &str) -> Finished {
+        crate::assert_fits(&self.stdout, expected);
+        self
+    }
+
+    /// Fails unless `text` is somewhere in what it printed.
+    ///
+    /// # Panics
+    /// With all that it printed.
+    #[track_caller]
+    pub fn says(self, text: &str) -> Finished {
+        let said = self.stdout.contains(text) || self.stderr.contains(text);
+        assert!(said, "no `{text}` from {self}");
+        self
+    }
+}
+
+impl std::fmt::Display for Finished {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Finished { name, stdout, stderr, status } = self;
+        write!(formatter, "{name}: {status}\n--- stdout\n{stdout}--- stderr\n{stderr}")
+    }
+}
+
+/// Sends a signal by its name to one process.
+pub(crate) fn signal(pid: u32, name: &str) {
+    let status = Command::new("kill").arg(format!("-{name}")).arg(pid.to_string()).status();
+    assert!(status.is_ok_and(|status| status.success()), "kill -{name} {pid} failed");
+}
+
+fn describe(command: &Command) -> String {
+    let mut words = vec![command.get_program().to_string_lossy()];
+    let is_noise = |word: &str| word.starts_with("-X") || word.contains("/libs/*");
+    words.extend(command.get_args().map(|word| word.to_string_lossy()).filter(|w| !is_noise(w)));
+    words.join(" ")
+}
+
+fn forward(
+    mut stream: impl Read + Send + 'static,
+    name: Stream,
+    sender: mpsc::Sender<(Stream, Option<String>)>,
+) {
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let mut chunk = [0; 16 * 1024];
+        while let Ok(count @ 1..) = stream.read(&mut chunk) {
+            bytes.extend(chunk.iter().take(count));
+            while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = bytes.drain(..=end).collect();
+                let line = String::from_utf8_lossy(&line).into_owned();
+                if sender.send((name, Some(line))).is_err() {
+                    return;
+                }
+            }
+        }
+        if !bytes.is_empty() {
+            let line = String::from_utf8_lossy(&bytes).into_owned();
+            // Nobody listens any more once the test is over.
+            drop(sender.send((name, Some(line))));
+        }
+        drop(sender.send((name, None)));
+    });
+}
