@@ -1,6 +1,7 @@
 //! The project's own commands: what `cargo xtask` runs, as functions.
 //!
-//! Depends on: nothing of this workspace, so that it builds and judges a tree that is broken.
+//! Depends on: nothing of this workspace but `schema`, so that it builds and judges a tree that is
+//! broken.
 //! Deliberately absent: anything that a running broker needs. The black-box tests use [`kafka`]
 //! too, so that they start Apache Kafka's tools exactly as `cargo xtask kafka` does.
 #![allow(
@@ -11,6 +12,7 @@
 
 pub mod kafka;
 pub mod prerequisites;
+pub mod schemas;
 pub mod test;
 pub mod tidy;
 pub mod tree;

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{kafka, test, tidy, workspace_root};
+use xtask::{kafka, schemas, test, tidy, workspace_root};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Corelane's own commands")]
@@ -20,6 +20,8 @@ enum Command {
     Tidy,
     /// Run everything that must be green: checks, unit tests, black-box tests.
     Test(test::Options),
+    /// Take the facts of Kafka's message schemas from the jars into our own text.
+    Schemas,
     /// Run one of Apache Kafka's tools, e.g. `kafka topics --list --bootstrap-server …`.
     #[command(disable_help_flag = true)]
     Kafka {
@@ -33,6 +35,7 @@ enum Command {
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Tidy => tidy::run(&workspace_root()),
+        Command::Schemas => schemas::run(&workspace_root()),
         Command::Test(options) => test::run(&options),
         Command::Kafka { line } => match run_tool(&line) {
             Ok(code) => return code,

@@ -71,6 +71,9 @@ pub enum DecodeError {
         /// The type that the bytes claim.
         kind: i32,
     },
+    /// Bytes follow where the message should end.
+    #[error("{0} bytes follow the end")]
+    Trailing(usize),
     /// The frame of a metadata record has a version that is not known.
     #[error("the frame version {0} of a metadata record is not known")]
     FrameVersion(u32),

@@ -9,10 +9,12 @@
 //! The limits are those that Apache Kafka 4.4's generated readers enforce.
 
 mod error;
+mod message;
 mod reader;
 mod writer;
 
 pub use error::{DecodeError, EncodeError};
+pub use message::Message;
 pub use reader::Reader;
 pub use writer::{Encoded, Part, Writer};
 
