@@ -139,14 +139,7 @@ pub fn java(options: &[&str], classes: Option<&Path>, class: &str) -> Result<Com
 /// # Errors
 /// A sentence when Maven is missing or fails.
 pub fn class_path() -> Result<OsString, String> {
-<<<<<<< HEAD
-    let libraries = folder().join("libs");
-=======
-    let libraries = jar_folder()?;
-    let mut path = libraries.with_file_name("conf").into_os_string();
-    path.push(":");
-    path.push(libraries.join("*"));
-    Ok(path)
+    Ok(jar_folder()?.join("*").into_os_string())
 }
 
 /// Fetches the jars if they aren't there yet, and gives the folder that they are in.
@@ -154,17 +147,11 @@ pub fn class_path() -> Result<OsString, String> {
 /// # Errors
 /// A sentence when Maven is missing or fails.
 pub fn jar_folder() -> Result<PathBuf, String> {
-    let folder = workspace_root().join("target/kafka").join(VERSION);
-    let libraries = folder.join("libs");
->>>>>>> 6fd3493 (Generate the whole Kafka 4.4.0 protocol from compact schema text)
+    let libraries = folder().join("libs");
     if !libraries.is_dir() {
         fetch(&folder(), &libraries)?;
     }
-<<<<<<< HEAD
-    Ok(libraries.join("*").into_os_string())
-=======
     Ok(libraries)
->>>>>>> 6fd3493 (Generate the whole Kafka 4.4.0 protocol from compact schema text)
 }
 
 /// Where Kafka's jars, and what was made from them, are kept.

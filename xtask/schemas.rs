@@ -163,11 +163,7 @@ fn without_comments(text: &str) -> String {
 
 fn error_table(root: &Path) -> Result<String, String> {
     let classes = kafka::compile_java(&root.join("xtask/java/ErrorTable.java"))?;
-    let mut class_path = kafka::class_path()?;
-    class_path.push(":");
-    class_path.push(classes);
-    let mut java = Command::new("java");
-    java.arg("-cp").arg(class_path).arg("ErrorTable");
+    let mut java = kafka::java(&[], Some(&classes), "ErrorTable")?;
     let output = java.output().map_err(|error| format!("java does not run: {error}"))?;
     if !output.status.success() {
         return Err(String::from_utf8_lossy(&output.stderr).into_owned());
