@@ -9,6 +9,7 @@ mod map;
 mod random;
 mod slab;
 mod time;
+mod timers;
 pub mod varint;
 pub mod wire;
 
@@ -20,3 +21,4 @@ pub use map::{Map, Set};
 pub use random::Random;
 pub use slab::{Slab, Token};
 pub use time::{Duration, Instant, Now};
+pub use timers::{TimerId, Timers};
