@@ -5,7 +5,8 @@ import org.apache.kafka.common.protocol.Errors;
 public class ErrorTable {
     public static void main(String[] arguments) {
         for (Errors error : Errors.values()) {
-            String retriable = error.exception() instanceof RetriableException ? "retriable" : "fatal";
+            boolean again = error.exception() instanceof RetriableException;
+            String retriable = again ? "retriable" : "fatal";
             String message = error.exception() == null ? "" : error.message();
             System.out.println(error.code() + "|" + error.name() + "|" + retriable + "|" + message);
         }

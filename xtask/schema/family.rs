@@ -67,7 +67,8 @@ fn coordinator(family: &str, schemas: &[Schema]) -> String {
         append(
             &mut variants,
             format!(
-                "/// Type {kind}: its key, and its value unless it is a tombstone.\n{stem}({name}, Option<{stem}Value>),"
+                "/// Type {kind}: its key, and its value unless it is a tombstone.\n\
+                 {stem}({name}, Option<{stem}Value>),"
             ),
         );
         append(
