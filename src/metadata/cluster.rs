@@ -1,0 +1,205 @@
+//! Brokers and controllers as the image holds them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base::{NodeId, Uuid};
+use protocol::register_broker_record::{BrokerEndpoint, BrokerFeature};
+use protocol::register_controller_record::{ControllerEndpoint, ControllerFeature};
+use protocol::{RegisterBrokerRecord, RegisterControllerRecord};
+
+/// How clients talk at an endpoint, by its number in the protocol (`SecurityProtocol`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SecurityProtocol(pub i16);
+
+impl SecurityProtocol {
+    /// Plain, without authentication.
+    pub const PLAINTEXT: SecurityProtocol = SecurityProtocol(0);
+}
+
+/// One endpoint of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The name of the listener.
+    pub name: Arc<str>,
+    /// The host that clients are told.
+    pub host: Arc<str>,
+    /// The port that clients are told.
+    pub port: u16,
+    /// How they talk there.
+    pub security_protocol: SecurityProtocol,
+}
+
+/// The versions of a feature that a node can do, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct VersionRange {
+    /// The lowest.
+    pub min: i16,
+    /// The highest.
+    pub max: i16,
+}
+
+/// The features of a node by name.
+pub type FeatureRanges = BTreeMap<Arc<str>, VersionRange>;
+
+/// A registered broker (`BrokerRegistration`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broker {
+    /// Its number.
+    pub id: NodeId,
+    /// The offset of the first record of the batch that registered it.
+    pub epoch: i64,
+    /// Differs for every start of its process.
+    pub incarnation: Uuid,
+    /// Where it can be reached, in the order in which it gave them.
+    pub endpoints: Vec<Endpoint>,
+    /// What it can do.
+    pub features: FeatureRanges,
+    /// The rack that it stands in.
+    pub rack: Option<Arc<str>>,
+    /// Whether it may not lead.
+    pub fenced: bool,
+    /// Whether it is on its way down.
+    pub in_controlled_shutdown: bool,
+    /// Whether it came from ZooKeeper; such a broker is refused today.
+    pub is_migrating: bool,
+    /// Its log directories that are online, sorted.
+    pub directories: Vec<Uuid>,
+    /// Those that take no new partition; none known before its first heartbeat.
+    pub cordoned_directories: Option<Vec<Uuid>>,
+}
+
+/// A registered controller (`ControllerRegistration`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Controller {
+    /// Its number.
+    pub id: NodeId,
+    /// Differs for every start of its process.
+    pub incarnation: Uuid,
+    /// Whether it was set up for the migration from ZooKeeper.
+    pub zk_migration_ready: bool,
+    /// Where it can be reached.
+    pub endpoints: Vec<Endpoint>,
+    /// What it can do.
+    pub features: FeatureRanges,
+}
+
+impl Broker {
+    /// The broker that a record registers.
+    pub fn of_record(record: &RegisterBrokerRecord) -> Self {
+        let endpoints = record.end_points.iter().map(|endpoint| Endpoint {
+            name: Arc::from(&*endpoint.name),
+            host: Arc::from(&*endpoint.host),
+            port: endpoint.port,
+            security_protocol: SecurityProtocol(endpoint.security_protocol),
+        });
+        let features = record.features.iter().map(|feature| {
+            let (min, max) = (feature.min_supported_version, feature.max_supported_version);
+            (Arc::from(&*feature.name), VersionRange { min, max })
+        });
+        let mut directories = record.log_dirs.clone();
+        directories.sort_unstable();
+        Self {
+            id: NodeId(record.broker_id),
+            epoch: record.broker_epoch,
+            incarnation: record.incarnation_id,
+            endpoints: endpoints.collect(),
+            features: features.collect(),
+            rack: record.rack.as_deref().map(Arc::from),
+            fenced: record.fenced,
+            in_controlled_shutdown: record.in_controlled_shutdown,
+            is_migrating: record.is_migrating_zk_broker,
+            directories,
+            cordoned_directories: record.cordoned_log_dirs.clone(),
+        }
+    }
+
+    /// The record that registers this broker.
+    pub fn to_record(&self) -> RegisterBrokerRecord {
+        let end_points = self.endpoints.iter().map(|endpoint| BrokerEndpoint {
+            name: (&*endpoint.name).into(),
+            host: (&*endpoint.host).into(),
+            port: endpoint.port,
+            security_protocol: endpoint.security_protocol.0,
+            ..BrokerEndpoint::default()
+        });
+        let features = self.features.iter().map(|(name, range)| BrokerFeature {
+            name: (&**name).into(),
+            min_supported_version: range.min,
+            max_supported_version: range.max,
+            ..BrokerFeature::default()
+        });
+        RegisterBrokerRecord {
+            broker_id: self.id.0,
+            is_migrating_zk_broker: self.is_migrating,
+            incarnation_id: self.incarnation,
+            broker_epoch: self.epoch,
+            end_points: end_points.collect(),
+            features: features.collect(),
+            rack: self.rack.as_deref().map(Into::into),
+            fenced: self.fenced,
+            in_controlled_shutdown: self.in_controlled_shutdown,
+            log_dirs: self.directories.clone(),
+            cordoned_log_dirs: self.cordoned_directories.clone(),
+            ..RegisterBrokerRecord::default()
+        }
+    }
+
+    /// Its endpoint of the listener `name`.
+    pub fn endpoint(&self, name: &str) -> Option<&Endpoint> {
+        self.endpoints.iter().find(|endpoint| &*endpoint.name == name)
+    }
+
+    /// Whether it may lead partitions (`ClusterControlManager.isActive`).
+    pub fn is_active(&self) -> bool {
+        !self.fenced && !self.in_controlled_shutdown
+    }
+}
+
+impl Controller {
+    /// The controller that a record registers.
+    pub fn of_record(record: &RegisterControllerRecord) -> Self {
+        let endpoints = record.end_points.iter().map(|endpoint| Endpoint {
+            name: Arc::from(&*endpoint.name),
+            host: Arc::from(&*endpoint.host),
+            port: endpoint.port,
+            security_protocol: SecurityProtocol(endpoint.security_protocol),
+        });
+        let features = record.features.iter().map(|feature| {
+            let (min, max) = (feature.min_supported_version, feature.max_supported_version);
+            (Arc::from(&*feature.name), VersionRange { min, max })
+        });
+        Self {
+            id: NodeId(record.controller_id),
+            incarnation: record.incarnation_id,
+            zk_migration_ready: record.zk_migration_ready,
+            endpoints: endpoints.collect(),
+            features: features.collect(),
+        }
+    }
+
+    /// The record that registers this controller.
+    pub fn to_record(&self) -> RegisterControllerRecord {
+        let end_points = self.endpoints.iter().map(|endpoint| ControllerEndpoint {
+            name: (&*endpoint.name).into(),
+            host: (&*endpoint.host).into(),
+            port: endpoint.port,
+            security_protocol: endpoint.security_protocol.0,
+            ..ControllerEndpoint::default()
+        });
+        let features = self.features.iter().map(|(name, range)| ControllerFeature {
+            name: (&**name).into(),
+            min_supported_version: range.min,
+            max_supported_version: range.max,
+            ..ControllerFeature::default()
+        });
+        RegisterControllerRecord {
+            controller_id: self.id.0,
+            incarnation_id: self.incarnation,
+            zk_migration_ready: self.zk_migration_ready,
+            end_points: end_points.collect(),
+            features: features.collect(),
+            ..RegisterControllerRecord::default()
+        }
+    }
+}

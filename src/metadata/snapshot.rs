@@ -1,0 +1,153 @@
+//! The records that make an image anew: what a snapshot holds.
+
+use protocol::client_quota_record::EntityData;
+use protocol::{
+    AccessControlEntryRecord, ClientQuotaRecord, ConfigRecord, DelegationTokenRecord,
+    FeatureLevelRecord, ProducerIdsRecord, TopicRecord, UserScramCredentialRecord,
+};
+
+use crate::{Image, METADATA_VERSION, Record, VersionedRecord};
+
+impl Image {
+    /// Records whose replay onto an empty image gives this one, provenance aside, in the order
+    /// of Kafka's snapshots (`MetadataImage.write`).
+    pub fn to_records(&self) -> Vec<VersionedRecord> {
+        let mut records = Vec::new();
+        self.write_features(&mut records);
+        self.write_cluster(&mut records);
+        self.write_topics(&mut records);
+        self.write_configs(&mut records);
+        self.write_quotas(&mut records);
+        if self.next_producer_id.0 > 0 {
+            records.push(v0(ProducerIdsRecord {
+                broker_id: -1,
+                broker_epoch: -1,
+                next_producer_id: self.next_producer_id.0,
+                ..ProducerIdsRecord::default()
+            }));
+        }
+        self.write_security(&mut records);
+        records
+    }
+
+    fn write_features(&self, records: &mut Vec<VersionedRecord>) {
+        // The metadata.version stands first: it says how the rest is to be read.
+        let (mut features, others): (Vec<_>, Vec<_>) =
+            self.features.iter().partition(|(name, _)| &***name == METADATA_VERSION);
+        features.extend(others);
+        for (name, level) in features {
+            records.push(v0(FeatureLevelRecord {
+                name: (&**name).into(),
+                feature_level: *level,
+                ..FeatureLevelRecord::default()
+            }));
+        }
+    }
+
+    fn write_cluster(&self, records: &mut Vec<VersionedRecord>) {
+        let version = self.metadata_version().register_broker_record();
+        for broker in self.brokers.values() {
+            records.push(versioned(broker.to_record(), version));
+        }
+        for controller in self.controllers.values() {
+            records.push(v0(controller.to_record()));
+        }
+    }
+
+    fn write_topics(&self, records: &mut Vec<VersionedRecord>) {
+        let version = self.metadata_version().partition_record();
+        for topic in self.topics.values() {
+            records.push(v0(TopicRecord {
+                name: (&*topic.name).into(),
+                topic_id: topic.id,
+                ..TopicRecord::default()
+            }));
+            for (index, partition) in topic.partitions.iter() {
+                let record = partition.to_record(topic.id, *index);
+                records.push(versioned(record, version));
+            }
+        }
+    }
+
+    fn write_configs(&self, records: &mut Vec<VersionedRecord>) {
+        for (resource, configs) in self.configs.iter() {
+            for (name, value) in configs.iter() {
+                records.push(v0(ConfigRecord {
+                    resource_type: resource.resource_type.code(),
+                    resource_name: (&*resource.name).into(),
+                    name: (&**name).into(),
+                    value: Some((&**value).into()),
+                    ..ConfigRecord::default()
+                }));
+            }
+        }
+    }
+
+    fn write_quotas(&self, records: &mut Vec<VersionedRecord>) {
+        for (entity, quotas) in self.quotas.iter() {
+            let parts = entity.0.iter().map(|(entity_type, name)| EntityData {
+                entity_type: (&**entity_type).into(),
+                entity_name: name.as_deref().map(Into::into),
+                ..EntityData::default()
+            });
+            let parts: Vec<EntityData> = parts.collect();
+            for (key, value) in quotas.iter() {
+                records.push(v0(ClientQuotaRecord {
+                    entity: parts.clone(),
+                    key: (&**key).into(),
+                    value: *value,
+                    remove: false,
+                    ..ClientQuotaRecord::default()
+                }));
+            }
+        }
+    }
+
+    fn write_security(&self, records: &mut Vec<VersionedRecord>) {
+        for acl in self.acls.values() {
+            records.push(v0(AccessControlEntryRecord {
+                id: acl.id,
+                resource_type: acl.resource_type,
+                resource_name: (&*acl.resource_name).into(),
+                pattern_type: acl.pattern_type,
+                principal: (&*acl.principal).into(),
+                host: (&*acl.host).into(),
+                operation: acl.operation,
+                permission_type: acl.permission_type,
+                ..AccessControlEntryRecord::default()
+            }));
+        }
+        for (user, credential) in self.credentials.iter() {
+            records.push(v0(UserScramCredentialRecord {
+                name: (&*user.name).into(),
+                mechanism: user.mechanism,
+                salt: credential.salt.clone(),
+                stored_key: credential.stored_key.clone(),
+                server_key: credential.server_key.clone(),
+                iterations: credential.iterations,
+                ..UserScramCredentialRecord::default()
+            }));
+        }
+        for token in self.tokens.values() {
+            records.push(v0(DelegationTokenRecord {
+                owner: (&*token.owner).into(),
+                requester: (&*token.requester).into(),
+                renewers: token.renewers.iter().map(|renewer| (&**renewer).into()).collect(),
+                issue_timestamp: token.issue_timestamp,
+                max_timestamp: token.max_timestamp,
+                expiration_timestamp: token.expiration_timestamp,
+                token_id: (&*token.token_id).into(),
+                ..DelegationTokenRecord::default()
+            }));
+        }
+    }
+}
+
+/// A record in the first version of its schema.
+fn v0(record: impl Into<Record>) -> VersionedRecord {
+    versioned(record, 0)
+}
+
+fn versioned(record: impl Into<Record>, version: i16) -> VersionedRecord {
+    VersionedRecord { record: record.into(), version }
+}
