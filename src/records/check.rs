@@ -39,8 +39,9 @@ pub struct CheckedRecords {
     /// [`crate::MaxTimestamp::CreateTime`].
     pub max_timestamp: i64,
     /// Whether the records have the offsets 0, 1, 2 and so on. If not, the batch must not be
-    /// written as it is: Kafka rebuilds a compressed one ([`crate::rebuild`]) and writes an
-    /// uncompressed one with its wrong offsets, where rebuilding is the better answer.
+    /// written as it is but rebuilt ([`crate::rebuild`]). Kafka writes an uncompressed one with
+    /// its wrong offsets, and tries to rebuild a compressed one, but fails
+    /// (`UNKNOWN_SERVER_ERROR`, as its validator has not kept the keys).
     pub offsets_contiguous: bool,
     /// How many bytes the records have without compression.
     pub plain_bytes: u64,

@@ -237,6 +237,8 @@ impl Decompressor {
             }
             Codec::Snappy => Decompressor::Snappy(Box::new(snappy::Decoder::new(input))),
             Codec::Lz4 => Decompressor::Lz4(lz4::Decoder::new(input)),
+            // zstd-jni takes no bytes for no frames, where the other codecs ask for a header.
+            Codec::Zstd if input.is_empty() => Decompressor::None(input.reader()),
             Codec::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(input.reader())?;
                 decoder.window_log_max(ZSTD_WINDOW_LOG_MAX)?;

@@ -16,6 +16,8 @@ mod control;
 mod error;
 mod header;
 mod lz4;
+#[cfg(test)]
+mod proof;
 mod reader;
 mod record;
 mod snappy;
