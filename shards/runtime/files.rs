@@ -1,0 +1,508 @@
+//! The files and directories of one core.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use api::{DirectoryEntry, Event, FileEffect, FileOutcome, FileRef, IoError, IoErrorKind};
+use api::{IoResult, Token, WeakFileRef};
+use base::{Instant, Map, Slab};
+use bytes::BytesMut;
+use ring::{Completion, FileLock, OpenCount, OpenFile, Operation, Ring, io_error};
+
+use crate::counters::Counters;
+use crate::network::Next;
+use crate::purpose::{Purpose, Seat};
+
+/// File operations that wait for the ring, over all machines of a core. A machine limits its own.
+const OPERATIONS_MAX: usize = 1 << 20;
+/// A read of more is bounded by the file's length before memory is taken for it.
+const UNCHECKED_READ_BYTES_MAX: u32 = 64 << 10;
+
+/// A file operation that waits for the ring.
+struct Waiting {
+    seat: Seat,
+    token: Token,
+    kind: Kind,
+}
+
+enum Kind {
+    Read { file: FileRef, open: Arc<OpenFile>, position: u64, length: u32 },
+    Sync { file: FileRef },
+    SyncDirectory { directory: String },
+}
+
+/// A file of which ranges are being read by the ring.
+#[derive(Default)]
+struct Busy {
+    /// The operation, and the range that it reads.
+    reads: Vec<(Token, std::ops::Range<u64>)>,
+    /// What would change such a range, and everything asked for after that.
+    behind: VecDeque<(Seat, FileEffect<Token>)>,
+}
+
+/// Everything that the machines of one core do with files.
+pub(crate) struct Files {
+    operations: Slab<Waiting>,
+    /// By the identity of the file.
+    busy: Map<usize, Busy>,
+    /// What this core has opened and not closed for being idle.
+    opened: Vec<WeakFileRef>,
+    open_count: OpenCount,
+    open_files_max: usize,
+    /// Held as long as the process lives.
+    locks: Vec<FileLock>,
+    counters: Arc<Counters>,
+}
+
+/// What file effects work with.
+pub(crate) struct Tools<'a, M> {
+    pub(crate) ring: &'a mut Ring<Purpose>,
+    pub(crate) next: &'a mut Next<M>,
+    pub(crate) now: Instant,
+}
+
+impl<M> Tools<'_, M> {
+    fn answer(&mut self, seat: Seat, token: Token, outcome: FileOutcome) {
+        self.next.push((seat, Event::File { token, outcome }));
+    }
+
+    fn done(&mut self, seat: Seat, token: Token, result: IoResult<()>) {
+        self.answer(seat, token, FileOutcome::Done(result));
+    }
+}
+
+impl Files {
+    /// `open_count` counts the files that all cores of the node have open.
+    pub(crate) fn new(
+        open_count: OpenCount,
+        open_files_max: usize,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            operations: Slab::new(OPERATIONS_MAX),
+            busy: Map::default(),
+            opened: Vec::new(),
+            open_count,
+            open_files_max,
+            locks: Vec::new(),
+            counters,
+        }
+    }
+
+    /// Performs an effect, or puts it behind the reads that it must not overtake.
+    pub(crate) fn perform<M>(
+        &mut self,
+        seat: Seat,
+        effect: FileEffect<Token>,
+        tools: &mut Tools<'_, M>,
+    ) {
+        if !self.busy.is_empty()
+            && let Some(file) = file_of(&effect)
+            && let Some(busy) = self.busy.get_mut(&file.identity())
+            && (!busy.behind.is_empty() || busy.is_changed_by(&effect))
+        {
+            busy.behind.push_back((seat, effect));
+            return;
+        }
+        self.perform_now(seat, effect, tools);
+    }
+
+    fn perform_now<M>(&mut self, seat: Seat, effect: FileEffect<Token>, tools: &mut Tools<'_, M>) {
+        match effect {
+            FileEffect::Read { token, file, position, length } => {
+                self.read(seat, token, file, (position, length), tools);
+            }
+            FileEffect::Write { token, file, position, parts } => {
+                let result =
+                    self.change(&file, "write to", tools.now, |open| open.write(&parts, position));
+                let result = result.map(|written| self.counters.file_written_bytes.add(written));
+                tools.done(seat, token, result);
+            }
+            FileEffect::Allocate { token, file, position, length } => {
+                let result = self.change(&file, "allocate space for", tools.now, |open| {
+                    open.allocate(position, length)
+                });
+                tools.done(seat, token, result);
+            }
+            FileEffect::Truncate { token, file, length } => {
+                let result =
+                    self.change(&file, "truncate", tools.now, |open| open.truncate(length));
+                tools.done(seat, token, result);
+            }
+            FileEffect::Sync { token, file } => match self.open(&file, false, tools.now) {
+                Ok(open) => {
+                    let operation = Operation::SyncData(open);
+                    self.start(seat, token, Kind::Sync { file }, operation, tools.ring);
+                }
+                Err(error) => {
+                    let error = io_error("sync", file.path().display(), &error);
+                    tools.done(seat, token, Err(error));
+                }
+            },
+            FileEffect::Advise { file, position, length, advice } => {
+                // A hint about a file that is not there helps nobody, and harms nobody.
+                if let Ok(file) = self.open(&file, false, tools.now) {
+                    let operation = Operation::Advise { file, position, length, advice };
+                    tools.ring.start(operation, Purpose::Nobody);
+                }
+            }
+            other => self.perform_on_path(seat, other, tools),
+        }
+    }
+
+    fn perform_on_path<M>(
+        &mut self,
+        seat: Seat,
+        effect: FileEffect<Token>,
+        tools: &mut Tools<'_, M>,
+    ) {
+        match effect {
+            FileEffect::SyncDirectory { token, directory } => {
+                let shown = directory.display().to_string();
+                match self.with_room(|| open_directory(&directory)) {
+                    Ok(open) => {
+                        let kind = Kind::SyncDirectory { directory: shown };
+                        let operation = Operation::SyncDirectory(open);
+                        self.start(seat, token, kind, operation, tools.ring);
+                    }
+                    Err(error) => {
+                        tools.done(seat, token, Err(io_error("sync", shown, &error)));
+                    }
+                }
+            }
+            FileEffect::Rename { token, from, to, files } => {
+                let result = rename(&from, &to, &files)
+                    .map_err(|error| io_error("rename", from.display(), &error));
+                tools.done(seat, token, result);
+            }
+            FileEffect::Remove { token, path } => {
+                let result =
+                    ring::remove(&path).map_err(|error| io_error("remove", path.display(), &error));
+                tools.done(seat, token, result);
+            }
+            FileEffect::MakeDirectory { token, path } => {
+                let result = ring::make_directory(&path)
+                    .map_err(|error| io_error("make directory", path.display(), &error));
+                tools.done(seat, token, result);
+            }
+            FileEffect::List { token, directory } => {
+                let result: IoResult<Vec<DirectoryEntry>> = self
+                    .with_room(|| ring::list(&directory))
+                    .map_err(|error| io_error("list", directory.display(), &error));
+                tools.answer(seat, token, FileOutcome::Listed(result));
+            }
+            FileEffect::Lock { token, path } => {
+                let result = self.lock(&path);
+                tools.done(seat, token, result);
+            }
+            FileEffect::Space { token, path } => {
+                let result = ring::space(&path)
+                    .map_err(|error| io_error("ask for the size of", path.display(), &error));
+                tools.answer(seat, token, FileOutcome::Space(result));
+            }
+            other => unreachable!("{other:?} is about a file that is open"),
+        }
+    }
+
+    /// The open file of a slice that is to be sent.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub(crate) fn open_to_send(
+        &mut self,
+        file: &FileRef,
+        now: Instant,
+    ) -> Result<Arc<OpenFile>, IoError> {
+        self.open(file, false, now)
+            .map_err(|error| io_error("read from", file.path().display(), &error))
+    }
+
+    fn change<R>(
+        &mut self,
+        file: &FileRef,
+        action: &'static str,
+        now: Instant,
+        change: impl FnOnce(&OpenFile) -> io::Result<R>,
+    ) -> IoResult<R> {
+        self.open(file, true, now)
+            .and_then(|open| change(&open))
+            .map_err(|error| io_error(action, file.path().display(), &error))
+    }
+
+    fn read<M>(
+        &mut self,
+        seat: Seat,
+        token: Token,
+        file: FileRef,
+        (position, length): (u64, u32),
+        tools: &mut Tools<'_, M>,
+    ) {
+        let refused = |error: io::Error| io_error("read from", file.path().display(), &error);
+        let opened = self.open(&file, false, tools.now).and_then(|open| {
+            let mut length = length;
+            if length > UNCHECKED_READ_BYTES_MAX {
+                let there = open.length()?.saturating_sub(position);
+                length = u32::try_from(there).unwrap_or(u32::MAX).min(length);
+            }
+            Ok((open, length))
+        });
+        match opened {
+            Ok((open, length)) => {
+                let buffer = BytesMut::with_capacity(length as usize);
+                let waiting =
+                    Waiting { seat, token, kind: Kind::Read { file, open, position, length } };
+                self.read_on(waiting, buffer, tools);
+            }
+            Err(error) => tools.answer(seat, token, FileOutcome::Read(Err(refused(error)))),
+        }
+    }
+
+    /// Reads what the page cache has; for the rest, asks the ring.
+    fn read_on<M>(&mut self, waiting: Waiting, mut buffer: BytesMut, tools: &mut Tools<'_, M>) {
+        let (seat, token) = (waiting.seat, waiting.token);
+        let Kind::Read { file, open, position, length } = &waiting.kind else {
+            unreachable!("only reads are continued");
+        };
+        let result = loop {
+            let (position, left) =
+                (position + buffer.len() as u64, *length as usize - buffer.len());
+            if left == 0 {
+                break Ok(());
+            }
+            match open.read_cached(&mut buffer, position, left) {
+                Ok(0) => break Ok(()),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return self.read_by_ring(waiting, buffer, tools.ring);
+                }
+                Err(error) => break Err(error),
+            }
+        };
+        let result = match result {
+            Ok(()) => {
+                self.counters.file_read_bytes.add(buffer.len() as u64);
+                Ok(buffer.freeze())
+            }
+            Err(error) => Err(io_error("read from", file.path().display(), &error)),
+        };
+        tools.answer(seat, token, FileOutcome::Read(result));
+    }
+
+    fn read_by_ring(&mut self, waiting: Waiting, buffer: BytesMut, ring: &mut Ring<Purpose>) {
+        let Kind::Read { file, open, position, length } = &waiting.kind else {
+            unreachable!("only reads are continued");
+        };
+        let identity = file.identity();
+        let from = position + buffer.len() as u64;
+        let left = *length - buffer.len() as u32;
+        let operation =
+            Operation::Read { file: Arc::clone(open), buffer, position: from, length: left };
+        let range = from..from + u64::from(left);
+        let name = self.insert(waiting);
+        self.busy.entry(identity).or_default().reads.push((name, range));
+        ring.start(operation, Purpose::File(name));
+    }
+
+    fn start(
+        &mut self,
+        seat: Seat,
+        token: Token,
+        kind: Kind,
+        operation: Operation,
+        ring: &mut Ring<Purpose>,
+    ) {
+        let name = self.insert(Waiting { seat, token, kind });
+        ring.start(operation, Purpose::File(name));
+    }
+
+    fn insert(&mut self, waiting: Waiting) -> Token {
+        let Ok(name) = self.operations.insert(waiting) else {
+            panic!("{OPERATIONS_MAX} file operations wait: a machine does not limit its own");
+        };
+        name
+    }
+
+    /// The ring has done a file operation.
+    pub(crate) fn completed<M>(
+        &mut self,
+        name: Token,
+        completion: Completion<Purpose>,
+        tools: &mut Tools<'_, M>,
+    ) {
+        let waiting = self.operations.remove(name).expect("it waits until it is completed");
+        let (seat, token) = (waiting.seat, waiting.token);
+        let shown = match &waiting.kind {
+            Kind::Read { file, .. } => {
+                let identity = file.identity();
+                self.read_completed(waiting, completion, tools);
+                return self.release(identity, name, tools);
+            }
+            Kind::Sync { file } => {
+                self.counters.syncs.add(1);
+                completion.result.map_err(|error| (file.path().display().to_string(), error))
+            }
+            Kind::SyncDirectory { directory } => {
+                completion.result.map_err(|error| (directory.clone(), error))
+            }
+        };
+        let result = shown.map(drop).map_err(|(path, error)| io_error("sync", path, &error));
+        tools.done(seat, token, result);
+    }
+
+    fn read_completed<M>(
+        &mut self,
+        waiting: Waiting,
+        completion: Completion<Purpose>,
+        tools: &mut Tools<'_, M>,
+    ) {
+        let Kind::Read { file, .. } = &waiting.kind else {
+            unreachable!("only reads are continued");
+        };
+        let buffer = completion.buffer.unwrap_or_default();
+        let outcome = match completion.result {
+            // The file ends here.
+            Ok(0) => {
+                self.counters.file_read_bytes.add(buffer.len() as u64);
+                Ok(buffer.freeze())
+            }
+            Ok(_) => return self.read_on(waiting, buffer, tools),
+            Err(error) => Err(io_error("read from", file.path().display(), &error)),
+        };
+        tools.answer(waiting.seat, waiting.token, FileOutcome::Read(outcome));
+    }
+
+    /// A read by the ring is over: what waited behind it goes on.
+    fn release<M>(&mut self, identity: usize, name: Token, tools: &mut Tools<'_, M>) {
+        let Some(busy) = self.busy.get_mut(&identity) else { return };
+        busy.reads.retain(|(other, _)| *other != name);
+        while let Some(busy) = self.busy.get_mut(&identity)
+            && let Some((_, effect)) = busy.behind.front()
+            && !busy.is_changed_by(effect)
+            && let Some((seat, effect)) = busy.behind.pop_front()
+        {
+            self.perform_now(seat, effect, tools);
+        }
+        if self.busy.get(&identity).is_some_and(|busy| busy.reads.is_empty()) {
+            self.busy.remove(&identity);
+        }
+    }
+
+    fn lock(&mut self, path: &Path) -> IoResult<()> {
+        match self.with_room(|| FileLock::take(path)) {
+            Ok(Some(lock)) => {
+                self.locks.push(lock);
+                Ok(())
+            }
+            Ok(None) => Err(IoError {
+                kind: IoErrorKind::Locked,
+                action: "lock",
+                subject: path.display().to_string(),
+                cause: "another process holds the lock".to_owned(),
+            }),
+            Err(error) => Err(io_error("lock", path.display(), &error)),
+        }
+    }
+
+    fn open(&mut self, file: &FileRef, create: bool, now: Instant) -> io::Result<Arc<OpenFile>> {
+        let mut opened = false;
+        let count = Arc::clone(&self.open_count);
+        let handle = self.with_room(|| {
+            file.handle_or_open(|path| {
+                opened = true;
+                OpenFile::open(path, create, &count).map(|open| Arc::new(open) as _)
+            })
+        })?;
+        let open: Arc<OpenFile> =
+            handle.downcast().expect("this driver alone puts handles into files");
+        open.touch(now.as_nanos());
+        if opened {
+            self.opened.push(file.downgrade());
+            if self.open_count.load(Ordering::Relaxed) > self.open_files_max {
+                self.close_idlest();
+            }
+        }
+        Ok(open)
+    }
+
+    /// Calls `open`; when no descriptor is left, once more after idle files were closed.
+    fn with_room<R>(&mut self, mut open: impl FnMut() -> io::Result<R>) -> io::Result<R> {
+        match open() {
+            Err(error) if io_error("", "", &error).kind == IoErrorKind::TooManyFiles => {
+                self.close_idlest();
+                open()
+            }
+            result => result,
+        }
+    }
+
+    /// Closes a quarter of the files that this core has opened: those that were used last the
+    /// longest ago. One in use stays open until that use ends.
+    fn close_idlest(&mut self) {
+        let mut open: Vec<(u64, FileRef)> = self
+            .opened
+            .drain(..)
+            .filter_map(|weak| {
+                let file = weak.upgrade()?;
+                let handle = file.handle()?.downcast::<OpenFile>().ok()?;
+                Some((handle.used_at(), file))
+            })
+            .collect();
+        open.sort_by_key(|(used_at, _)| *used_at);
+        let close = open.len().div_ceil(4);
+        for (_, file) in open.drain(..close) {
+            file.close();
+        }
+        self.opened.extend(open.iter().map(|(_, file)| file.downgrade()));
+    }
+}
+
+impl Busy {
+    /// Whether the effect would change what a read under way is to return.
+    fn is_changed_by(&self, effect: &FileEffect<Token>) -> bool {
+        let changed = match effect {
+            FileEffect::Write { position, parts, .. } => {
+                let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+                *position..*position + bytes
+            }
+            FileEffect::Truncate { length, .. } => *length..u64::MAX,
+            _ => return false,
+        };
+        self.reads.iter().any(|(_, read)| read.start < changed.end && changed.start < read.end)
+    }
+}
+
+fn file_of(effect: &FileEffect<Token>) -> Option<&FileRef> {
+    match effect {
+        FileEffect::Read { file, .. }
+        | FileEffect::Write { file, .. }
+        | FileEffect::Sync { file, .. }
+        | FileEffect::Allocate { file, .. }
+        | FileEffect::Truncate { file, .. } => Some(file),
+        _ => None,
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // This crate is what performs the effects.
+fn open_directory(directory: &Path) -> io::Result<File> {
+    File::open(directory)
+}
+
+#[allow(clippy::disallowed_methods)] // This crate is what performs the effects.
+fn rename(from: &Path, to: &Path, files: &[FileRef]) -> io::Result<()> {
+    std::fs::rename(from, to)?;
+    for file in files {
+        let path = file.path();
+        let Ok(below) = path.strip_prefix(from) else {
+            debug_assert!(false, "{path:?} does not lie at or below {from:?}");
+            continue;
+        };
+        // Joining an empty path would add a slash.
+        let moved = if below.as_os_str().is_empty() { to.to_owned() } else { to.join(below) };
+        file.set_path(moved);
+    }
+    Ok(())
+}
