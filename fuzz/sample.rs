@@ -180,7 +180,10 @@ impl Sampler<'_> {
     }
 
     fn text(&mut self) -> String {
-        let bytes = self.long().min(STRING_BYTES_MAX);
+        let bytes = self.long();
+        if bytes == STRING_BYTES_MAX {
+            return "語".repeat(bytes / 3) + &"x".repeat(bytes % 3);
+        }
         let mut text = String::with_capacity(bytes);
         while text.len() < bytes {
             let letter = match self.random.below(20) {

@@ -250,8 +250,11 @@ impl Generator<'_> {
             let _ = writeln!(out, "{}", self.present(field).choose(&value, &self.refuse(field)));
         }
         let put_tags = self.put_tags();
-        let no_tags = "writer.no_tags(&self.unknown_tags, version);";
-        let _ = writeln!(out, "{}\n}}", self.flexible().choose(&put_tags, no_tags));
+        let mut no_tags = "writer.no_tags(&self.unknown_tags, version);".to_owned();
+        for field in self.tagged() {
+            no_tags.push_str(&self.refuse(field));
+        }
+        let _ = writeln!(out, "{}\n}}", self.flexible().choose(&put_tags, &no_tags));
     }
 
     /// What is done with a value that the version cannot carry.
