@@ -341,6 +341,17 @@ impl FileOutcome {
         }
     }
 
+    /// The outcome of a `Space`.
+    ///
+    /// # Panics
+    /// If it belongs to another effect.
+    pub fn space(self) -> IoResult<Space> {
+        match self {
+            Self::Space(result) => result,
+            other => panic!("expected the size of a file system, got {other:?}"),
+        }
+    }
+
     /// The outcome of a `List`.
     ///
     /// # Panics

@@ -7,10 +7,22 @@
 //! patience. Which shard owns a partition stands in the [`Placement`], which is published with the
 //! metadata image.
 //!
-//! Depends on: `base`, `shards/api`. Deliberately absent: what is done with a message.
+//! Depends on: `base`, `shards/api`, `metadata`, and `protocol` for the requests that are passed
+//! on whole. Deliberately absent: what is done with a message.
 
 mod credits;
+mod message;
+mod partition;
 mod placement;
+mod quorum;
 
 pub use credits::Credits;
+pub use message::{FoundLog, LogDirectory, LogPosition, Message, Published, Reply, Request};
+pub use metadata::Endpoint;
+pub use partition::{
+    AppendAnswer, AppendAsk, AppendPartition, Appended, DeletePartition, Deleted, EpochEnd,
+    EpochEndPartition, FetchAnswer, FetchAsk, FetchPartition, Fetched, FoundOffset, LogSize,
+    OffsetsAnswer, OffsetsAsk, OffsetsPartition, Watch,
+};
 pub use placement::{PartitionKey, Placement};
+pub use quorum::{ProducerIdBlock, QuorumReply, QuorumRequest};

@@ -1,0 +1,143 @@
+//! The two kinds of message, and what they can be about.
+
+use std::sync::Arc;
+
+use base::{LeaderEpoch, Map, NodeId, Offset, Token, TopicPartition};
+use metadata::Image;
+
+use crate::partition::{
+    AppendAnswer, AppendAsk, DeletePartition, Deleted, EpochEnd, EpochEndPartition, FetchAnswer,
+    FetchAsk, LogSize, OffsetsAnswer, OffsetsAsk,
+};
+use crate::placement::Placement;
+use crate::quorum::{QuorumReply, QuorumRequest};
+
+/// What one shard sends another.
+#[derive(Debug)]
+pub enum Message {
+    /// Asks something; takes a credit, and is answered by exactly one reply.
+    Request {
+        /// The asker's name for it.
+        id: Token,
+        /// What is asked.
+        body: Request,
+    },
+    /// Answers a request.
+    Reply {
+        /// The name that the request had.
+        id: Token,
+        /// The answer.
+        body: Reply,
+    },
+    /// The newest metadata, for every data shard. It travels in the latest-wins slot.
+    Published(Published),
+    /// What the log directories hold, from the shard that keeps them to the other data shards. It
+    /// travels in the latest-wins slot.
+    Found(Arc<[LogDirectory]>),
+    /// How many connections a data shard has, for the shard that hands them out. It travels in
+    /// the latest-wins slot.
+    Load {
+        /// Connections now.
+        connections: u32,
+    },
+}
+
+/// The cluster at one offset of the metadata log, and where its partitions live on this node.
+#[derive(Clone, Debug)]
+pub struct Published {
+    /// The cluster.
+    pub image: Arc<Image>,
+    /// Which shard owns a partition of this node.
+    pub placement: Placement,
+    /// The finalised level of `kraft.version`, which is not in the image.
+    pub kraft_version: i16,
+    /// The active controller, or [`NodeId::NONE`].
+    pub leader: NodeId,
+    /// Its epoch.
+    pub leader_epoch: LeaderEpoch,
+}
+
+/// What can be asked.
+#[derive(Debug)]
+pub enum Request {
+    /// Of the quorum shard.
+    Quorum(Box<QuorumRequest>),
+    /// Append to partitions.
+    Append(AppendAsk),
+    /// Read partitions.
+    Fetch(FetchAsk),
+    /// Find offsets.
+    Offsets(OffsetsAsk),
+    /// Find the ends of epochs.
+    EpochEnds(Vec<EpochEndPartition>),
+    /// Move log start offsets.
+    DeleteRecords(Vec<DeletePartition>),
+    /// Sizes of all logs of the shard.
+    LogSizes,
+    /// To the shard that keeps the log directories: where the asker's logs stand. Answered by
+    /// [`Reply::Taken`].
+    Checkpoints {
+        /// Every log that the asker has.
+        positions: Vec<LogPosition>,
+        /// Whether they are closed: the asker stops.
+        closed: bool,
+    },
+    /// To a home shard: these watches have news. Answered by [`Reply::Taken`].
+    Woken(Vec<Token>),
+}
+
+/// What can be answered.
+#[derive(Debug)]
+pub enum Reply {
+    /// Of the quorum shard.
+    Quorum(Box<QuorumReply>),
+    /// To an append.
+    Append(AppendAnswer),
+    /// To a read.
+    Fetch(FetchAnswer),
+    /// To a search for offsets.
+    Offsets(OffsetsAnswer),
+    /// To a search for the ends of epochs, in its order.
+    EpochEnds(Vec<EpochEnd>),
+    /// To a move of log start offsets, in its order.
+    DeleteRecords(Vec<Deleted>),
+    /// The sizes.
+    LogSizes(Vec<LogSize>),
+    /// The news has arrived.
+    Taken,
+}
+
+/// What a log directory held when the node started.
+#[derive(Clone, Debug)]
+pub struct LogDirectory {
+    /// Why it cannot be used, if so.
+    pub offline: Option<String>,
+    /// The epoch that the broker had when it closed the directory in order; none where it did not.
+    pub clean_shutdown: Option<i64>,
+    /// The logs that are in it, with where its checkpoints say that they stand.
+    pub logs: Map<TopicPartition, FoundLog>,
+}
+
+/// What the checkpoints of a directory say of a log; 0 where they say nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FoundLog {
+    /// Everything below is durable.
+    pub recovery_point: Offset,
+    /// The first offset that the log still has.
+    pub log_start_offset: Offset,
+}
+
+/// Where the log of a partition stands, for the checkpoints of its directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogPosition {
+    /// In which directory, by index.
+    pub directory: u16,
+    /// Which partition.
+    pub partition: TopicPartition,
+    /// Everything below is durable.
+    pub recovery_point: Offset,
+    /// The first offset that the log still has.
+    pub log_start_offset: Offset,
+    /// Offsets below it can be read.
+    pub high_watermark: Offset,
+}
