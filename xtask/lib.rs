@@ -10,6 +10,7 @@
 )]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "they talk to a person")]
 
+pub mod config_keys;
 pub mod kafka;
 pub mod prerequisites;
 pub mod schemas;

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{kafka, schemas, test, tidy, workspace_root};
+use xtask::{config_keys, kafka, schemas, test, tidy, workspace_root};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Corelane's own commands")]
@@ -22,6 +22,8 @@ enum Command {
     Test(test::Options),
     /// Take the facts of Kafka's message schemas from the jars into our own text.
     Schemas,
+    /// Take the facts of Kafka's configuration keys from its classes, and its answers to cases.
+    ConfigKeys,
     /// Run one of Apache Kafka's tools, e.g. `kafka topics --list --bootstrap-server …`.
     #[command(disable_help_flag = true)]
     Kafka {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Tidy => tidy::run(&workspace_root()),
         Command::Schemas => schemas::run(&workspace_root()),
+        Command::ConfigKeys => config_keys::run(&workspace_root()),
         Command::Test(options) => test::run(&options),
         Command::Kafka { line } => match run_tool(&line) {
             Ok(code) => return code,
