@@ -5,7 +5,7 @@ use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,7 @@ pub struct Broker {
 #[derive(Debug)]
 struct Processes {
     broker: Child,
-    /// Ends the broker when the test process dies without a chance to clean up.
+    /// Ends the broker when the process of the tests ends without doing so.
     guard: Child,
 }
 
@@ -77,15 +77,10 @@ impl Broker {
     }
 
     /// A broker with the usual settings that several tests use at once, each with topics and
-    /// groups of its own. It ends with the last test that holds it.
-    pub fn shared() -> Arc<Broker> {
-        static SHARED: Mutex<Weak<Broker>> = Mutex::new(Weak::new());
-        let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
-        shared.upgrade().unwrap_or_else(|| {
-            let broker = Arc::new(Broker::start(&[]));
-            *shared = Arc::downgrade(&broker);
-            broker
-        })
+    /// groups of its own. It ends with the process of the tests.
+    pub fn shared() -> &'static Broker {
+        static SHARED: LazyLock<Broker> = LazyLock::new(|| Broker::start(&[]));
+        &SHARED
     }
 
     /// Where clients connect to.
@@ -151,7 +146,7 @@ impl Broker {
         let mut command = start_command(&self.folder.path().join("server.properties"));
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a second handle")).stderr(log);
         let broker = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let guard = start_guard(broker.id());
+        let guard = start_guard(broker.id(), self.folder.path());
         self.processes = Some(Processes { broker, guard });
         self.wait_until_ready();
     }
@@ -250,10 +245,11 @@ fn start_command(properties: &Path) -> Command {
     command
 }
 
-/// A shell that waits for the end of its input and then ends the broker.
-fn start_guard(broker: u32) -> Child {
+/// A shell that waits for the end of its input, then ends the broker and removes its folder.
+fn start_guard(broker: u32, folder: &Path) -> Child {
     let mut command = Command::new("sh");
-    command.args(["-c", &format!("read _; kill -9 {broker}")]);
+    let script = r#"read _; kill -9 "$1"; rm -rf "$2""#;
+    command.args(["-c", script, "guard", &broker.to_string()]).arg(folder);
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().expect("a shell")
 }

@@ -18,20 +18,15 @@ pub mod wire;
 
 pub use broker::{Broker, Target, free_port, target};
 pub use process::{Finished, Running, TIME_MAX};
-pub use tools::{compiled, kcat, python, quick_java, tool, tool_command};
+pub use tools::{compiled, kcat, python, quick_java};
 
-/// Fails unless each line of `text` fits the line of `expected` in its place; `*` stands for any
+/// Whether each line of `text` fits the line of `expected` in its place; `*` stands for any
 /// characters. Empty lines at the end don't count.
-///
-/// # Panics
-/// When a line doesn't fit, with both texts.
-#[track_caller]
-pub fn assert_fits(text: &str, expected: &str) {
+pub fn text_fits(text: &str, expected: &str) -> bool {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let patterns: Vec<&str> = expected.trim_end().lines().collect();
-    let fits = lines.len() == patterns.len()
-        && lines.iter().zip(&patterns).all(|(line, pattern)| fits(line, pattern));
-    assert!(fits, "expected\n{expected}\nbut found\n{text}");
+    lines.len() == patterns.len()
+        && lines.iter().zip(&patterns).all(|(line, pattern)| fits(line, pattern))
 }
 
 /// Whether a line fits a pattern in which `*` stands for any characters.

@@ -162,10 +162,27 @@ impl Finished {
         self
     }
 
-    /// Fails unless its output fits; see [`crate::assert_fits`].
+    /// Fails unless its output has just these lines, in any order.
+    ///
+    /// # Panics
+    /// With all that it printed.
+    #[track_caller]
+    pub fn prints_in_any_order(self, lines: &[&str]) -> Finished {
+        let mut found: Vec<&str> = self.stdout.lines().collect();
+        found.sort_unstable();
+        let mut expected = lines.to_vec();
+        expected.sort_unstable();
+        assert_eq!(found, expected, "{self}");
+        self
+    }
+
+    /// Fails unless its output fits; see [`crate::text_fits`].
+    ///
+    /// # Panics
+    /// With all that it printed.
     #[track_caller]
     pub fn prints(self, expected: &str) -> Finished {
-        crate::assert_fits(&self.stdout, expected);
+        assert!(crate::text_fits(&self.stdout, expected), "expected\n{expected}\nbut {self}");
         self
     }
 

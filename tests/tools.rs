@@ -13,26 +13,44 @@ use crate::{Broker, Finished};
 const QUICK: &[&str] =
     &["-Xmx512M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xlog:disable", "-Xshare:auto"];
 
-/// Runs one of Kafka's tools to its end. `{}` in an argument stands for the broker's address.
-///
-/// # Panics
-/// When it cannot be started or doesn't end.
-#[track_caller]
-pub fn tool(broker: &Broker, name: &str, arguments: &[&str]) -> Finished {
-    Running::start(&mut tool_command(broker, name, arguments)).finish()
-}
+impl Broker {
+    /// Runs one of Kafka's tools to its end, with what a person types after `cargo xtask kafka`.
+    /// The broker's address stands for `{}`; without one, `--bootstrap-server` goes first
+    /// (`dump-log` reads files and takes none).
+    ///
+    /// # Panics
+    /// When it cannot be started or doesn't end.
+    #[track_caller]
+    pub fn kafka(&self, line: &str) -> Finished {
+        Running::start(&mut self.kafka_command(line)).finish()
+    }
 
-/// The command for one of Kafka's tools, started quickly.
-///
-/// # Panics
-/// When it or Java cannot be had.
-pub fn tool_command(broker: &Broker, name: &str, arguments: &[&str]) -> Command {
-    let options = quick_options();
-    let options: Vec<&str> = options.iter().map(String::as_str).collect();
-    let mut command =
-        kafka::tool_with(name, &options).unwrap_or_else(|sentence| panic!("{sentence}"));
-    command.args(arguments.iter().map(|argument| argument.replace("{}", &broker.address())));
-    command
+    /// As [`Broker::kafka`], and the tool reads `input`.
+    ///
+    /// # Panics
+    /// When it cannot be started or doesn't end.
+    #[track_caller]
+    pub fn kafka_reads(&self, line: &str, input: &str) -> Finished {
+        Running::start_with_input(&mut self.kafka_command(line), input).finish()
+    }
+
+    /// The command of one of Kafka's tools, see [`Broker::kafka`].
+    ///
+    /// # Panics
+    /// When the tool or Java cannot be had.
+    pub fn kafka_command(&self, line: &str) -> Command {
+        let (name, arguments) = line.split_once(' ').unwrap_or((line, ""));
+        let options = quick_options();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
+        let mut command =
+            kafka::tool_with(name, &options).unwrap_or_else(|sentence| panic!("{sentence}"));
+        if !line.contains("{}") && name != "dump-log" {
+            command.arg("--bootstrap-server").arg(self.address());
+        }
+        let address = self.address();
+        command.args(arguments.split_whitespace().map(|word| word.replace("{}", &address)));
+        command
+    }
 }
 
 /// The command for a class of our own, compiled from `tests/java`.
@@ -54,9 +72,9 @@ pub fn compiled(class: &str) -> PathBuf {
 }
 
 /// The command of librdkafka's kcat, with the broker's address.
-pub fn kcat(broker: &Broker, arguments: &[&str]) -> Command {
+pub fn kcat(broker: &Broker, line: &str) -> Command {
     let mut command = Command::new("kcat");
-    command.arg("-b").arg(broker.address()).args(arguments);
+    command.arg("-b").arg(broker.address()).args(line.split_whitespace());
     command
 }
 

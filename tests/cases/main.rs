@@ -1,4 +1,12 @@
 //! The black-box tests: what people do with Kafka's tools and clients, and what must not harm.
 #![allow(clippy::disallowed_methods, reason = "tests read files and talk to sockets")]
 
+mod cluster;
+mod configs;
+mod consoles;
+mod durability;
+mod groups;
+mod kcat;
+mod logs;
+mod perf;
 mod topics;

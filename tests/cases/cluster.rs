@@ -1,0 +1,76 @@
+//! What the cluster says of itself.
+
+use blackbox::{Broker, fits};
+
+#[test]
+fn versions_are_those_of_kafka() {
+    let broker = Broker::shared();
+    let printed = broker.kafka("broker-api-versions").ok();
+    let of_kafka = include_str!("../golden/api_versions.txt");
+    let mut listed = 0;
+    for line in printed.stdout.lines().map(|line| line.trim_end_matches(',')) {
+        let is_known = of_kafka.lines().any(|known| fits(line, known.trim_end_matches(',')));
+        assert!(is_known || line.ends_with("UNSUPPORTED"), "{line} is not Kafka's: {printed}");
+        listed += usize::from(line.contains("usable"));
+    }
+    assert!(listed > 20, "too few: {printed}");
+}
+
+#[test]
+fn identity_and_endpoints() {
+    let broker = Broker::shared();
+    broker
+        .kafka("cluster cluster-id --bootstrap-server {}")
+        .ok()
+        .prints("Cluster ID: bGFja2JveC10ZXN0cy0xMA");
+    broker.kafka("cluster list-endpoints --bootstrap-server {}").ok().says("unfenced   broker");
+}
+
+#[test]
+fn features() {
+    let broker = Broker::shared();
+    let printed = broker.kafka("features --bootstrap-server {} describe").ok();
+    for (feature, lowest, highest, level) in [
+        ("eligible.leader.replicas.version", "0", "1", "1"),
+        ("group.version", "0", "1", "1"),
+        ("kraft.version", "0", "1", "0"),
+        ("metadata.version", "3.3-IV3", "4.4-IV2", "4.4-IV2"),
+        ("share.version", "0", "2", "2"),
+        ("streams.version", "0", "1", "1"),
+        ("transaction.version", "0", "2", "2"),
+    ] {
+        let pattern = format!(
+            "Feature: {feature}*SupportedMinVersion: {lowest} *SupportedMaxVersion: {highest} *\
+             FinalizedVersionLevel: {level} *Epoch: *"
+        );
+        assert!(printed.stdout.lines().any(|line| fits(line, &pattern)), "{pattern}: {printed}");
+    }
+}
+
+#[test]
+fn quorum() {
+    let broker = Broker::shared();
+    let status = broker.kafka("metadata-quorum --bootstrap-server {} describe --status").ok();
+    for pattern in [
+        "ClusterId: *bGFja2JveC10ZXN0cy0xMA",
+        "LeaderId: *1",
+        "MaxFollowerLag: *0",
+        "CurrentVoters: *[{\"id\": 1, \"endpoints\": [\"CONTROLLER://127.0.0.1:*\"]}]",
+        "CurrentObservers: *[]",
+    ] {
+        assert!(status.stdout.lines().any(|line| fits(line, pattern)), "{pattern}: {status}");
+    }
+    broker
+        .kafka("metadata-quorum --bootstrap-server {} describe --replication")
+        .ok()
+        .says("Leader");
+}
+
+#[test]
+fn what_there_is_none_of() {
+    let broker = Broker::shared();
+    broker.kafka("reassign-partitions --list").ok().prints("No partition reassignments found.");
+    broker.kafka("configs --describe --entity-type users").ok().prints("");
+    broker.kafka("configs --describe --entity-type clients").ok().prints("");
+    broker.kafka("client-metrics --list").ok().prints("");
+}
