@@ -171,6 +171,15 @@ impl RecordsCheck {
         self.judge.verdict(self.plain_bytes).map(Some)
     }
 
+    /// How many bytes of the decompressed stream it holds at the moment; the codec's own window
+    /// comes on top of it.
+    pub fn held_bytes(&self) -> usize {
+        match &self.source {
+            Source::Plain { .. } => 0,
+            Source::Stream(walk) => walk.window.held_bytes(),
+        }
+    }
+
     /// Goes on to the end, however long it takes.
     pub fn finish(mut self) -> Result<CheckedRecords, BatchError> {
         loop {

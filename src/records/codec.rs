@@ -296,7 +296,12 @@ impl Window {
         self.start += count;
     }
 
-    /// What a call to [`Window::peek`] or [`Window::consume`] at `from` saw, again.
+    /// How much memory it takes, in bytes.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
+    /// The last `count` bytes that were stepped over by the latest [`Window::consume`].
     pub(crate) fn before(&self, count: usize) -> &[u8] {
         &self.buffer[self.start - count..self.start]
     }

@@ -4,6 +4,7 @@
 use base::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 use bytes::Bytes;
 
+use crate::code::{CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP, UNKNOWN_SERVER_ERROR};
 use crate::*;
 
 const BASE_TIME: i64 = 1_700_000_000_000;
@@ -193,111 +194,178 @@ fn one_record(compression: Compression, size: i32, body: &[u8]) -> Vec<u8> {
     with_records(header, &compressor.finish())
 }
 
-/// Names (as `RecordBatches judge` takes its rules from them), bytes, and the answer: a code and
+/// A name (`RecordBatches judge` takes its rules from it), bytes, and the answer: an error code, or
 /// whether the batch must be rebuilt.
-fn answers() -> Vec<(String, Vec<u8>, Result<bool, i16>)> {
-    use code::*;
-    let mut table = Vec::new();
+type Row = (String, Vec<u8>, Result<bool, i16>);
+
+/// A name, a record's size and its body, and the answer.
+type RecordRow<'a> = (&'a str, i32, &'a [u8], Result<bool, i16>);
+
+/// The rows of one codec.
+struct Table {
+    compression: Compression,
+    good: Vec<u8>,
+    rows: Vec<Row>,
+}
+
+fn answers() -> Vec<Row> {
+    let mut rows = Vec::new();
     for codec in (0..=4).filter_map(Codec::from_id) {
         let compression = Compression::from(codec);
-        let mut add = |name: &str, bytes: Vec<u8>, answer| {
-            table.push((format!("{codec}-{name}"), bytes, answer));
-        };
         let good = changed(compression, |_| {});
-        add("good", good.clone(), Ok(false));
-        add("cut-tail", [&good[..], &good[..30]].concat(), Ok(false));
-        add("cut", good[..good.len() - 1].to_vec(), Err(INVALID_RECORD));
-        add("twice", good.repeat(2), Err(INVALID_RECORD));
-        add("garbage-tail", [&good[..], &[0; 20]].concat(), Err(CORRUPT_MESSAGE));
+        let mut table = Table { compression, good, rows: Vec::new() };
+        table.add_envelopes();
+        table.add_headers();
+        table.add_records();
+        if codec != Codec::None {
+            table.add_streams();
+        }
+        rows.append(&mut table.rows);
+    }
+    rows
+}
+
+impl Table {
+    fn add(&mut self, name: &str, bytes: Vec<u8>, answer: Result<bool, i16>) {
+        self.rows.push((format!("{}-{name}", self.compression.codec()), bytes, answer));
+    }
+
+    fn add_changed(
+        &mut self,
+        name: &str,
+        answer: Result<bool, i16>,
+        change: impl FnOnce(&mut BatchHeader),
+    ) {
+        self.add(name, changed(self.compression, change), answer);
+    }
+
+    /// What a Produce request holds for a partition.
+    fn add_envelopes(&mut self) {
+        let good = self.good.clone();
+        self.add("good", good.clone(), Ok(false));
+        self.add("cut-tail", [&good[..], &good[..30]].concat(), Ok(false));
+        self.add("cut", good[..good.len() - 1].to_vec(), Err(INVALID_RECORD));
+        self.add("nothing", Vec::new(), Err(INVALID_RECORD));
+        self.add("twice", good.repeat(2), Err(INVALID_RECORD));
+        self.add("garbage-tail", [&good[..], &[0; 20]].concat(), Err(CORRUPT_MESSAGE));
         let mut flipped = good.clone();
         *flipped.last_mut().unwrap() ^= 1;
-        add("flipped", flipped, Err(CORRUPT_MESSAGE));
-        for magic in [0, 1] {
-            let bytes = changed(compression, |header| header.magic = magic);
-            add(&format!("magic{magic}"), bytes, Err(INVALID_RECORD));
-        }
-        add("magic3", changed(compression, |header| header.magic = 3), Err(CORRUPT_MESSAGE));
-        let base_offset = changed(compression, |header| header.base_offset = Offset(7));
-        add("base-offset", base_offset, Err(INVALID_RECORD));
-        let count = |count, delta| {
-            changed(compression, |header| {
-                (header.record_count, header.last_offset_delta) = (count, delta);
-            })
-        };
-        add("count-less", count(99, 98), Err(INVALID_RECORD));
-        add("count-more", count(101, 100), Err(INVALID_RECORD));
-        add("count-huge", count(i32::MAX, i32::MAX - 1), Err(INVALID_RECORD));
-        add("count-zero", count(0, -1), Err(INVALID_RECORD));
-        add("count-negative", count(-1, 0), Err(INVALID_RECORD));
-        add("count-delta", count(100, 98), Err(INVALID_RECORD));
-        add("control", changed(compression, BatchHeader::set_control), Err(INVALID_RECORD));
-        add(
-            "codec7",
-            changed(compression, |header| header.attributes |= 7),
-            Err(UNKNOWN_SERVER_ERROR),
-        );
-        let sequence = changed(compression, |header| header.producer_id = ProducerId(1));
-        add("sequence", sequence, Err(INVALID_RECORD));
-        let max = changed(compression, |header| header.max_timestamp = 5);
-        add("max-timestamp", max, Ok(false));
-        add("compacted", good.clone(), Err(INVALID_RECORD));
-        add("appendtopic", good.clone(), Ok(false));
-        let append = changed(compression, |header| header.attributes |= 8);
-        add("append", append.clone(), Ok(false));
-        add("append-appendtopic", append, Err(INVALID_TIMESTAMP));
-        let future = changed(compression, |header| header.base_timestamp = i64::MAX / 2);
-        add("future", future, Err(INVALID_TIMESTAMP));
-        let bits = changed(compression, |header| header.attributes |= 0x7f80);
-        add("unused-bits", bits, Ok(false));
+        self.add("flipped", flipped, Err(CORRUPT_MESSAGE));
+        self.add("compacted", good.clone(), Err(INVALID_RECORD));
+        self.add("appendtopic", good, Ok(false));
+    }
 
-        let mut gap = BatchBuilder::new(Offset(0), compression);
+    fn add_headers(&mut self) {
+        let invalid = Err(INVALID_RECORD);
+        self.add_changed("magic0", invalid, |header| header.magic = 0);
+        self.add_changed("magic1", invalid, |header| header.magic = 1);
+        self.add_changed("magic3", Err(CORRUPT_MESSAGE), |header| header.magic = 3);
+        self.add_changed("base-offset", invalid, |header| header.base_offset = Offset(7));
+        for (name, count, last_offset_delta) in [
+            ("count-less", 99, 98),
+            ("count-more", 101, 100),
+            ("count-huge", i32::MAX, i32::MAX - 1),
+            ("count-zero", 0, -1),
+            ("count-negative", -1, 0),
+            ("count-delta", 100, 98),
+        ] {
+            self.add_changed(name, invalid, |header| {
+                (header.record_count, header.last_offset_delta) = (count, last_offset_delta);
+            });
+        }
+        self.add_changed("control", invalid, BatchHeader::set_control);
+        self.add_changed("codec7", Err(UNKNOWN_SERVER_ERROR), |header| header.attributes |= 7);
+        self.add_changed("sequence", invalid, |header| header.producer_id = ProducerId(1));
+        self.add_changed("max-timestamp", Ok(false), |header| header.max_timestamp = 5);
+        self.add_changed("append", Ok(false), |header| header.attributes |= 8);
+        let invalid_timestamp = Err(INVALID_TIMESTAMP);
+        self.add_changed("append-appendtopic", invalid_timestamp, |header| header.attributes |= 8);
+        self.add_changed("future", invalid_timestamp, |header| header.base_timestamp = 1 << 62);
+        self.add_changed("unused-bits", Ok(false), |header| header.attributes |= 0x7f80);
+    }
+
+    fn add_records(&mut self) {
+        let mut gap = BatchBuilder::new(Offset(0), self.compression);
         gap.append(&NewRecord::default());
         gap.append_at(Offset(3), &NewRecord::default());
         let gap = gap.build();
         let header = BatchHeader { last_offset_delta: 1, ..*gap.header() };
         // Kafka keeps the uncompressed one as it is, and fails in rebuilding the compressed ones.
-        add("gap", with_records(header, &gap.record_bytes()), Ok(true));
+        self.add("gap", with_records(header, &gap.record_bytes()), Ok(true));
 
-        // Attributes, timestamp, offset, key, value, number of headers.
-        let mut record = |name: &str, size, body: &[u8], answer| {
-            add(name, one_record(compression, size, body), answer);
-        };
-        record("record", 6, &[0, 0, 0, 1, 1, 0], Ok(false));
-        record("record-attributes", 6, &[0xff, 0, 0, 1, 1, 0], Ok(false));
-        record("record-key-minus-9", 6, &[0, 0, 0, 17, 1, 0], Ok(false));
-        record("record-negative", -1, &[0, 0, 0, 1, 1, 0], Err(INVALID_RECORD));
-        record("record-ends", 7, &[0, 0, 0, 1, 1, 0], Err(INVALID_RECORD));
-        record("record-huge", i32::MAX, &[0, 0, 0, 1, 1, 0], Err(INVALID_RECORD));
-        record("record-key-huge", 6, &[0, 0, 0, 0x7e, 1, 0], Err(INVALID_RECORD));
-        record("record-headers-negative", 6, &[0, 0, 0, 1, 1, 1], Err(INVALID_RECORD));
-        record("record-headers-many", 6, &[0, 0, 0, 1, 1, 0x7e], Err(INVALID_RECORD));
-        record("record-header-key", 8, &[0, 0, 0, 1, 1, 2, 1, 0], Err(INVALID_RECORD));
-        record(
-            "record-varint",
-            9,
-            &[0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0],
-            Err(INVALID_RECORD),
-        );
-        record("record-trailing", 6, &[0, 0, 0, 1, 1, 0, 9], Err(INVALID_RECORD));
-        // Kafka keeps the compressed ones as they are, and its consumer then fails.
-        record("record-size-less", 5, &[0, 0, 0, 1, 1, 0], Err(INVALID_RECORD));
-        record("record-size-more", 7, &[0, 0, 0, 1, 1, 0, 0], Err(INVALID_RECORD));
-        if codec != Codec::None {
-            let noise = with_records(*batch(&good).header(), &[0x55; 200]);
-            add("noise", noise, Err(UNKNOWN_SERVER_ERROR));
-            let no_stream =
-                if codec == Codec::Zstd { INVALID_RECORD } else { UNKNOWN_SERVER_ERROR };
-            add("empty", with_records(*batch(&good).header(), &[]), Err(no_stream));
-            let half = &good[HEADER_BYTES..good.len() / 2];
-            let half = with_records(*batch(&good).header(), half);
-            add("half-stream", half, Err(UNKNOWN_SERVER_ERROR));
-            let body = [&[0, 0, 0, 1][..], &[0x80, 0x80, 0xc0, 0x01], &vec![0; 3 << 19], &[0]];
-            let body = body.concat();
-            let bomb = one_record(compression, body.len() as i32, &body);
-            add("record-above-limit", bomb, Err(INVALID_RECORD));
+        let invalid = Err(INVALID_RECORD);
+        let rows: &[RecordRow<'_>] = &[
+            // Attributes, timestamp, offset, key, value, number of headers.
+            ("record", 6, &[0, 0, 0, 1, 1, 0], Ok(false)),
+            ("record-attributes", 6, &[0xff, 0, 0, 1, 1, 0], Ok(false)),
+            ("record-key-minus-9", 6, &[0, 0, 0, 17, 1, 0], Ok(false)),
+            ("record-negative", -1, &[0, 0, 0, 1, 1, 0], invalid),
+            ("record-huge", i32::MAX, &[0, 0, 0, 1, 1, 0], invalid),
+            ("record-key-huge", 6, &[0, 0, 0, 0x7e, 1, 0], invalid),
+            ("record-headers-negative", 6, &[0, 0, 0, 1, 1, 1], invalid),
+            ("record-headers-many", 6, &[0, 0, 0, 1, 1, 0x7e], invalid),
+            ("record-header-key", 8, &[0, 0, 0, 1, 1, 2, 1, 0], invalid),
+            ("record-varint", 9, &[0, 0, 0xff, 0xff, 0xff, 0xff, 0xff, 0, 0], invalid),
+            ("record-trailing", 6, &[0, 0, 0, 1, 1, 0, 9], invalid),
+            // Kafka keeps the next two when they are compressed, and its consumer then fails.
+            ("record-ends", 7, &[0, 0, 0, 1, 1, 0], invalid),
+            ("record-size-less", 5, &[0, 0, 0, 1, 1, 0], invalid),
+            ("record-size-more", 7, &[0, 0, 0, 1, 1, 0, 0], invalid),
+        ];
+        for &(name, size, body, answer) in rows {
+            self.add(name, one_record(self.compression, size, body), answer);
         }
     }
-    table
+
+    /// What only a compressed batch can have wrong.
+    fn add_streams(&mut self) {
+        let header = *batch(&self.good).header();
+        self.add("noise", with_records(header, &[0x55; 200]), Err(UNKNOWN_SERVER_ERROR));
+        let empty = match self.compression.codec() {
+            Codec::Zstd => INVALID_RECORD,
+            _ => UNKNOWN_SERVER_ERROR,
+        };
+        self.add("empty", with_records(header, &[]), Err(empty));
+        let half = with_records(header, &self.good[HEADER_BYTES..self.good.len() / 2]);
+        self.add("half-stream", half, Err(UNKNOWN_SERVER_ERROR));
+        let (size, body) = record_of_zeros(3 << 19);
+        self.add(
+            "record-above-limit",
+            one_record(self.compression, size, &body),
+            Err(INVALID_RECORD),
+        );
+    }
+}
+
+/// Size and body of a record with a value of so many zeros.
+fn record_of_zeros(bytes: usize) -> (i32, Vec<u8>) {
+    let mut body = vec![0, 0, 0, 1];
+    base::varint::write_varint(bytes as i32, &mut body);
+    body.resize(body.len() + bytes + 1, 0);
+    (body.len() as i32, body)
+}
+
+#[test]
+fn a_bomb_is_walked_in_portions_and_never_unpacked() {
+    const BOMB_BYTES: usize = 8 << 20;
+    const PORTION_BYTES: usize = 1 << 20;
+    let rules = ProduceRules { decompressed_record_bytes_max: usize::MAX, ..RULES };
+    for codec in [Codec::Gzip, Codec::Lz4, Codec::Zstd] {
+        let (size, body) = record_of_zeros(BOMB_BYTES);
+        let bomb = batch(&one_record(codec.into(), size, &body));
+        assert!(bomb.size() < BOMB_BYTES / 200, "{codec}: {}", bomb.size());
+        let mut check = bomb.check_records(&rules).unwrap();
+        let mut pauses = 0;
+        while check.advance(PORTION_BYTES).unwrap().is_none() {
+            pauses += 1;
+            assert!(check.held_bytes() <= 64 * 1024, "{codec}: {}", check.held_bytes());
+        }
+        assert!(pauses >= BOMB_BYTES / PORTION_BYTES - 1, "{codec}: {pauses}");
+        assert!(matches!(
+            bomb.check_records(&RULES).unwrap().finish(),
+            Err(BatchError::Record { fault: RecordFault::TooLarge { .. }, .. })
+        ));
+    }
 }
 
 fn answer(name: &str, bytes: &[u8]) -> Result<bool, BatchError> {
