@@ -3,13 +3,16 @@
 //!
 //! [`decode_any`] is the target of every decoder that is generated from a schema. [`sample()`]
 //! makes valid messages from the schemas alone, without the generated code, so that it can witness
-//! against it; the proof against Kafka's own classes uses it too.
+//! against it; the proof against Kafka's own classes uses it too. [`record_batch`] is the target of
+//! record batches.
 //!
 //! Depends on the crates whose input comes from outside. Deliberately absent: a fuzzing engine.
 
+mod batches;
 mod kinds;
 mod sample;
 
+pub use batches::record_batch;
 pub use kinds::{KINDS, Kind, Recoded};
 pub use sample::{Shape, sample};
 

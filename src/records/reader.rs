@@ -57,11 +57,13 @@ impl RecordReader {
             Source::Plain { bytes, position } => {
                 let rest = &bytes[*position..];
                 let size = whole_record(rest, usize::MAX, index)?;
+                let truncated = BatchError::Record { index, fault: RecordFault::Truncated };
+                let (record, after) = rest.split_at_checked(size).ok_or(truncated)?;
                 *position += size;
-                if last && rest.len() > size {
+                if last && !after.is_empty() {
                     return Err(BatchError::BytesAfterRecords);
                 }
-                &rest[..size]
+                record
             }
             Source::Stream { window, record_bytes_max } => {
                 next_of_stream(window, *record_bytes_max, index, last)?
