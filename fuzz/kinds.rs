@@ -31,9 +31,14 @@ impl Kind {
         Kind { name: M::NAME, first, last, recode: recode::<M> }
     }
 
+    /// Every message of `protocol`, and every one that `records` has for files.
+    pub fn all() -> impl Iterator<Item = &'static Kind> {
+        WIRE_KINDS.iter().chain(FILE_KINDS)
+    }
+
     /// The message with this name.
     pub fn named(name: &str) -> Option<&'static Kind> {
-        KINDS.iter().find(|kind| kind.name == name)
+        Kind::all().find(|kind| kind.name == name)
     }
 }
 
@@ -48,11 +53,17 @@ fn recode<M: Message>(bytes: Bytes, from: i16, to: i16) -> Result<Recoded, Decod
     Ok(Recoded { written, left: reader.remaining() })
 }
 
-macro_rules! kinds {
+macro_rules! wire_kinds {
     ($($message:path,)*) => {
-        /// Every message of `protocol`.
-        pub const KINDS: &[Kind] = &[$(Kind::of::<$message>()),*];
+        const WIRE_KINDS: &[Kind] = &[$(Kind::of::<$message>()),*];
     };
 }
 
-protocol::every_message!(kinds);
+macro_rules! file_kinds {
+    ($($message:path,)*) => {
+        const FILE_KINDS: &[Kind] = &[$(Kind::of::<$message>()),*];
+    };
+}
+
+protocol::every_message!(wire_kinds);
+records::every_file_message!(file_kinds);

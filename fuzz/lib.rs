@@ -13,8 +13,8 @@ mod kinds;
 mod sample;
 
 pub use batches::record_batch;
-pub use kinds::{KINDS, Kind, Recoded};
-pub use sample::{Shape, sample};
+pub use kinds::{Kind, Recoded};
+pub use sample::{Shape, sample, schemas};
 
 use base::wire::EncodeError;
 use bytes::Bytes;
@@ -27,8 +27,8 @@ use bytes::Bytes;
 /// If a decoder or encoder is wrong.
 pub fn decode_any(data: &[u8]) {
     let &[high, low, pick, ref bytes @ ..] = data else { return };
-    let index = usize::from(u16::from_be_bytes([high, low])) % KINDS.len();
-    let Some(kind) = KINDS.get(index) else { return };
+    let index = usize::from(u16::from_be_bytes([high, low])) % Kind::all().count();
+    let Some(kind) = Kind::all().nth(index) else { return };
     let span = i16::from(pick) % (kind.last - kind.first + 1);
     decode(kind, kind.first + span, bytes);
 }

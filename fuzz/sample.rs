@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use base::Random;
 use schema::{Field, Schema, Structure, Type, Versions};
 
@@ -22,6 +24,22 @@ impl Shape {
 /// About how many bytes long strings and byte fields of one sample may take together.
 const LONG_BYTES_MAX: usize = 100_000;
 const STRING_BYTES_MAX: usize = 32_767;
+
+/// Every schema that has a version.
+///
+/// # Errors
+/// If a text is not well formed.
+pub fn schemas() -> Result<Vec<Schema>, String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut schemas = Vec::new();
+    for directory in ["src/protocol/schemas", "src/records/schemas"] {
+        for file in schema::read_directory(&root.join(directory))? {
+            schemas.extend(file.schemas);
+        }
+    }
+    schemas.retain(|schema| !schema.versions.is_empty());
+    Ok(schemas)
+}
 
 /// The bytes of a random message of `schema` in `version`, as Kafka writes them: tagged fields
 /// only if they differ from their defaults.

@@ -1,17 +1,9 @@
 use super::*;
 use base::Random;
-use schema::{Schema, read_directory};
-use std::path::Path;
-
-fn schemas() -> Vec<Schema> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let files = read_directory(&root.join("src/protocol/schemas")).expect("they are well formed");
-    let schemas = files.into_iter().flat_map(|file| file.schemas);
-    schemas.filter(|schema| !schema.versions.is_empty()).collect()
-}
+use schema::Schema;
 
 fn each_version(mut check: impl FnMut(&Schema, &Kind, i16)) {
-    for schema in schemas() {
+    for schema in schemas().expect("the texts are well formed") {
         let kind = Kind::named(schema.name()).expect("every schema became a message");
         assert_eq!((kind.first, kind.last), (schema.versions.first, schema.versions.last));
         for version in kind.first..=kind.last {

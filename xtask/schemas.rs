@@ -273,3 +273,28 @@ fn upper_first(name: &str) -> String {
 fn text_of(value: &Value) -> Result<&str, String> {
     value.as_str().ok_or_else(|| format!("{value} is not a text"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_of_the_documents_is_current() {
+        let (path, expected) = support_document(&crate::workspace_root()).expect("well formed");
+        let found = fs::read_to_string(path).expect("docs/protocol_support.md is there");
+        assert!(found == expected, "run `cargo xtask schemas`");
+    }
+
+    #[test]
+    fn defaults_are_normal_and_json_null_is_none() {
+        let default = |json: &str| {
+            let value = serde_json::from_str(json).expect("JSON");
+            default_of(&value).expect("a default")
+        };
+        assert_eq!(default(r#"{"default": "0x7fffffff"}"#).as_deref(), Some("2147483647"));
+        assert_eq!(default(r#"{"default": "null"}"#).as_deref(), Some("null"));
+        assert_eq!(default(r#"{"default": -1}"#).as_deref(), Some("-1"));
+        assert_eq!(default(r#"{"default": null}"#), None);
+        assert_eq!(default(r#"{"default": "False"}"#), None);
+    }
+}

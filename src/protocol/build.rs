@@ -12,7 +12,7 @@ fn main() -> Result<(), String> {
     };
     let files = schema::read_directory(Path::new("schemas"))?;
     let schemas = files.iter().flat_map(|file| &file.schemas);
-    write("messages.rs", schema::generate_messages(schemas, "every_message"))?;
+    write("messages.rs", schema::generate_messages(schemas, "every_message", "$crate"))?;
     write("families.rs", files.iter().map(schema::generate_family).collect())?;
     write("api_keys.rs", schema::generate_api_keys(&files))?;
     let errors = std::fs::read_to_string("errors.txt").map_err(|error| error.to_string())?;

@@ -14,6 +14,7 @@ mod check;
 mod codec;
 mod control;
 mod error;
+pub mod files;
 mod header;
 mod lz4;
 #[cfg(test)]

@@ -9,13 +9,12 @@
 //! jars. Deliberately absent: anything about the meaning of a message.
 #![allow(clippy::disallowed_methods, reason = "it exchanges files with a Java program")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use base::Random;
 use base::wire::Reader;
 use bytes::Bytes;
 use fuzz::{Kind, Shape};
-use schema::Schema;
 
 /// How many messages of each shape are made for each schema and version, on each side.
 pub const ROUNDS: u32 = 3;
@@ -31,22 +30,6 @@ pub struct Report {
     pub refused: usize,
     /// What differs, in words; the first of each side only.
     pub faults: Vec<String>,
-}
-
-/// Every schema that has a version.
-///
-/// # Errors
-/// If a text is not well formed.
-pub fn schemas() -> Result<Vec<Schema>, String> {
-    let root = root();
-    let mut schemas = Vec::new();
-    for directory in ["src/protocol/schemas"] {
-        for file in schema::read_directory(&root.join(directory))? {
-            schemas.extend(file.schemas);
-        }
-    }
-    schemas.retain(|schema| !schema.versions.is_empty());
-    Ok(schemas)
 }
 
 /// Runs the proof with messages that follow from `seed`.
@@ -65,15 +48,11 @@ pub fn prove(seed: u64) -> Result<Report, String> {
     Ok(report)
 }
 
-fn root() -> PathBuf {
-    xtask::workspace_root()
-}
-
 /// Samples that went through the generated code: name, version and bytes of each.
 fn make_ours(seed: u64, report: &mut Report) -> Result<Vec<u8>, String> {
     let mut random = Random::new(seed);
     let mut out = Vec::new();
-    for schema in schemas()? {
+    for schema in fuzz::schemas()? {
         let name = schema.name();
         let kind = Kind::named(name).ok_or_else(|| format!("{name} was not generated"))?;
         for version in kind.first..=kind.last {
@@ -100,7 +79,8 @@ fn make_ours(seed: u64, report: &mut Report) -> Result<Vec<u8>, String> {
 }
 
 fn run_java(ours: &Path, theirs: &Path, seed: u64, report: &mut Report) -> Result<(), String> {
-    let classes = xtask::kafka::compile_java(&root().join("tests/crossproof/CrossProof.java"))?;
+    let source = xtask::workspace_root().join("tests/crossproof/CrossProof.java");
+    let classes = xtask::kafka::compile_java(&source)?;
     let mut java = xtask::kafka::java(&["-Xmx1G"], Some(&classes), "CrossProof")?;
     java.arg(ours).arg(theirs).arg(seed.to_string()).arg(ROUNDS.to_string());
     let output = java.output().map_err(|error| format!("java does not run: {error}"))?;

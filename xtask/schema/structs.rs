@@ -10,10 +10,12 @@ use crate::names::snake;
 ///
 /// The text expects to be included where `use` of `super::*` in a child module finds `ErrorCode`
 /// and everything of `base::wire`, `base::Uuid` and `bytes::Bytes`. `macro_name` is a macro that is
-/// defined to call another with the paths of all messages.
+/// defined to call another with the paths of all messages, which are reached below `path` (`$crate`
+/// or a module of it).
 pub fn generate_messages<'a>(
     schemas: impl IntoIterator<Item = &'a Schema>,
     macro_name: &str,
+    path: &str,
 ) -> String {
     let mut out = String::new();
     let mut paths = String::new();
@@ -25,7 +27,7 @@ pub fn generate_messages<'a>(
             Generator { structure: &structure, schema }.write(&mut out);
         }
         let _ = writeln!(out, "}}\npub use {module}::{name};");
-        let _ = write!(paths, "$crate::{name}, ");
+        let _ = write!(paths, "{path}::{name}, ");
     }
     let _ = writeln!(
         out,
