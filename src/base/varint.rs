@@ -36,8 +36,9 @@ impl std::error::Error for BadVarint {}
 /// took (1 to 5).
 #[inline]
 pub fn read_unsigned_varint(bytes: &[u8]) -> Result<(u32, usize), BadVarint> {
-    match bytes.first() {
-        Some(&byte) if byte < 0x80 => Ok((u32::from(byte), 1)),
+    match *bytes {
+        [one, ..] if one < 0x80 => Ok((u32::from(one), 1)),
+        [one, two, ..] if two < 0x80 => Ok((u32::from(one & 0x7f) | u32::from(two) << 7, 2)),
         _ => {
             let (value, length) = read_long_form(bytes, VARINT_BYTES_MAX)?;
             Ok((value as u32, length))
@@ -49,8 +50,9 @@ pub fn read_unsigned_varint(bytes: &[u8]) -> Result<(u32, usize), BadVarint> {
 /// took (1 to 10).
 #[inline]
 pub fn read_unsigned_varlong(bytes: &[u8]) -> Result<(u64, usize), BadVarint> {
-    match bytes.first() {
-        Some(&byte) if byte < 0x80 => Ok((u64::from(byte), 1)),
+    match *bytes {
+        [one, ..] if one < 0x80 => Ok((u64::from(one), 1)),
+        [one, two, ..] if two < 0x80 => Ok((u64::from(one & 0x7f) | u64::from(two) << 7, 2)),
         _ => read_long_form(bytes, VARLONG_BYTES_MAX),
     }
 }
