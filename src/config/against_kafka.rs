@@ -1,5 +1,5 @@
 //! The same questions put to this crate as to Apache Kafka 4.4.0, whose answers stand in
-//! `testdata/` (written by the programs of `cargo xtask config-cases`).
+//! `testdata/` (written by `cargo xtask config-keys`).
 
 use crate::alter::{self, AlterError, Change, Operation, Scope};
 use crate::broker::BrokerConfig;
@@ -203,7 +203,7 @@ fn described_by_kafka(file: &str) -> &'static str {
 }
 
 /// A broker of Kafka's ran these commands; here they run again. What is not asked of this crate
-/// (which topics exist, names of resources, other kinds of resource) is left out.
+/// (which topics exist, names of resources) is left out.
 #[test]
 fn a_running_node_answers_as_kafka_does() {
     let file = include_bytes!("testdata/describe_server.properties");

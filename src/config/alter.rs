@@ -336,3 +336,86 @@ fn wrapped(message: &str) -> String {
     .trim_end_matches(": ")
     .to_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers() -> Layers {
+        let file = b"process.roles=broker,controller\nnode.id=1\n\
+            listeners=PLAINTEXT://:9092,CONTROLLER://:9093\ncontroller.listener.names=CONTROLLER\n\
+            controller.quorum.voters=1@localhost:9093\nlog.roll.ms=100000\n";
+        Layers::new(BrokerConfig::parse(file).expect("the file is right"))
+    }
+
+    fn pairs(of: &[(&str, &str)]) -> Pairs {
+        of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn set<'a>(name: &'a str, value: Option<&'a str>) -> Change<'a> {
+        Change { name, operation: Operation::Set, value }
+    }
+
+    #[test]
+    fn a_request_names_each_key_once_and_with_a_value() {
+        let layers = layers();
+        let twice = [set("retention.ms", Some("1")), set("retention.ms", Some("2"))];
+        let refused = |message: &str| Err(AlterError::InvalidRequest(message.to_owned()));
+        assert_eq!(
+            alter_topic(layers.current(), &Pairs::new(), &twice),
+            refused("Error due to duplicate config keys")
+        );
+        let nulls = [set("retention.ms", None), set("segment.ms", None)];
+        assert_eq!(
+            alter_broker(&layers, Scope::AllBrokers, &nulls),
+            refused("Null value not supported for : retention.ms, segment.ms")
+        );
+    }
+
+    #[test]
+    fn what_a_replacement_leaves_out_is_removed() {
+        let old = pairs(&[("retention.ms", "5"), ("segment.ms", "6")]);
+        let new = pairs(&[("retention.ms", "5"), ("flush.ms", "7")]);
+        let altered = replace_topic(layers().current(), &old, &new);
+        let flush = ("flush.ms".to_owned(), Some("7".to_owned()));
+        assert_eq!(altered, Ok(vec![flush, ("segment.ms".to_owned(), None)]));
+    }
+
+    #[test]
+    fn what_is_not_valid_in_the_metadata_is_left_out() {
+        let mut layers = layers();
+        let cluster = pairs(&[
+            ("listeners", "PLAINTEXT://:1"),
+            ("log.retention.ms", "x"),
+            ("message.max.bytes", "77"),
+            ("node.id", "5"),
+        ]);
+        let left_out = layers.alter(cluster, Pairs::new()).expect("the rest is valid");
+        assert_eq!(left_out.len(), 3, "{left_out:?}");
+        assert_eq!(layers.current().simple.message_max_bytes, 77);
+        assert_eq!(layers.cluster(), &pairs(&[("message.max.bytes", "77")]));
+    }
+
+    #[test]
+    fn a_key_of_a_higher_layer_hides_its_synonyms() {
+        let mut layers = layers();
+        let roll_ms = |layers: &Layers| {
+            let topic = layers.current().topic_config(&Pairs::new()).expect("defaults are valid");
+            topic.segment_ms
+        };
+        assert_eq!(roll_ms(&layers), 100_000);
+        layers.alter(pairs(&[("log.roll.ms", "200000")]), Pairs::new()).expect("valid");
+        assert_eq!(roll_ms(&layers), 200_000);
+        layers.alter(Pairs::new(), pairs(&[("log.roll.ms", "300000")])).expect("valid");
+        assert_eq!(roll_ms(&layers), 300_000);
+    }
+
+    #[test]
+    fn texts_are_split_as_java_splits_them() {
+        for (text, parts) in
+            [("", vec![""]), (",", vec![]), ("a,,b,,", vec!["a", "", "b"]), ("a", vec!["a"])]
+        {
+            assert_eq!(java_split(text).collect::<Vec<_>>(), parts);
+        }
+    }
+}

@@ -313,3 +313,103 @@ impl BrokerConfig {
         set.filter(|name| self.settings.get(name).is_none()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topic::Compression;
+
+    const FILE: &str = "process.roles=broker,controller\nnode.id=7\n\
+        listeners=PLAINTEXT://:9092,CONTROLLER://[::1]:9093\n\
+        advertised.listeners=PLAINTEXT://broker:19092\n\
+        controller.listener.names=CONTROLLER\ncontroller.quorum.voters=7@[::1]:9093\n\
+        log.dirs=/a,/b\n";
+
+    fn parse(more: &str) -> Result<BrokerConfig, ConfigError> {
+        BrokerConfig::parse(format!("{FILE}{more}").as_bytes())
+    }
+
+    #[test]
+    fn a_file_becomes_typed() {
+        let config = parse("log.retention.minutes=2\nbroker.rack=r1\ncorelane.cores=3\n")
+            .expect("the file is right");
+        assert_eq!(config.node_id, NodeId(7));
+        assert_eq!(config.roles, ProcessRoles { broker: true, controller: true });
+        let listener = |name: &str, host: &str, port: u16| Listener {
+            name: name.to_owned(),
+            protocol: SecurityProtocol::Plaintext,
+            host: host.to_owned(),
+            port,
+        };
+        let controller = listener("CONTROLLER", "::1", 9093);
+        assert_eq!(config.listeners, [listener("PLAINTEXT", "", 9092), controller.clone()]);
+        assert_eq!(config.advertised_listeners, [listener("PLAINTEXT", "broker", 19092)]);
+        assert_eq!(config.advertised_controller_listeners, [controller]);
+        let endpoint = HostPort { host: "::1".to_owned(), port: 9093 };
+        assert_eq!(config.quorum_voters, [Voter { id: NodeId(7), endpoint }]);
+        assert_eq!(config.log_dirs, ["/a", "/b"]);
+        assert_eq!(config.metadata_log_dir, "/a");
+        assert_eq!(config.simple.corelane_cores, CountOrAuto::Count(3));
+        assert_eq!(config.simple.corelane_quorum_cores, CountOrAuto::Auto);
+        assert_eq!(config.simple.broker_rack.as_deref(), Some("r1"));
+        let topic = config.topic_config(&Pairs::new()).expect("defaults are valid");
+        assert_eq!((topic.retention_ms, topic.local_retention_ms), (120_000, 120_000));
+        assert_eq!((topic.segment_bytes, topic.segment_ms), (1 << 30, 604_800_000));
+        assert_eq!((topic.compact, topic.delete), (false, true));
+    }
+
+    #[test]
+    fn a_topic_overrides_the_defaults_of_the_broker() {
+        let config = parse("compression.type=lz4\n").expect("the file is right");
+        let overrides = [("cleanup.policy", "compact"), ("compression.type", "zstd")];
+        let overrides: Pairs =
+            overrides.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
+        let topic = config.topic_config(&overrides).expect("the overrides are valid");
+        assert_eq!((topic.compact, topic.delete), (true, false));
+        assert_eq!(topic.compression, Compression::Zstd);
+        let plain = config.topic_config(&Pairs::new()).expect("defaults are valid");
+        assert_eq!(plain.compression, Compression::Lz4);
+    }
+
+    #[test]
+    fn keys_without_use_are_named() {
+        let config = parse("num.network.threads=3\nmy.plugin.key=x\nnum.partitions=2\n");
+        let config = config.expect("the file is right");
+        assert_eq!(config.unused_keys(), ["num.network.threads"]);
+        assert_eq!(config.unknown_keys(), ["my.plugin.key"]);
+    }
+
+    #[test]
+    fn what_is_wrong_only_for_topics_is_refused_too() {
+        for (more, message) in [
+            (
+                "log.cleaner.min.compaction.lag.ms=10\nlog.cleaner.max.compaction.lag.ms=5\n",
+                "conflict topic config setting min.compaction.lag.ms (10) > \
+                 max.compaction.lag.ms (5)",
+            ),
+            (
+                "log.flush.interval.ms=-5\n",
+                "Invalid value -5 for configuration flush.ms: Value must be at least 0",
+            ),
+            (
+                "corelane.cores=0\n",
+                "Invalid value 0 for configuration corelane.cores: Value must be a number of at \
+                 least 1, or auto",
+            ),
+            ("log.dirs=\\u00", "Malformed \\uxxxx encoding."),
+        ] {
+            let error = parse(more).expect_err("it is wrong");
+            assert_eq!(error.to_string(), message);
+        }
+    }
+
+    #[test]
+    fn every_used_key_exists() {
+        for name in SIMPLE_KEYS.iter().chain(OTHER_KEYS) {
+            assert!(
+                key::BROKER.get(name).or(key::CORELANE.get(name)).is_some(),
+                "{name} is no key"
+            );
+        }
+    }
+}
