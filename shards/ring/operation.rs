@@ -83,6 +83,11 @@ pub(crate) struct InFlight<U> {
 }
 
 impl Operation {
+    /// In the mask of [`Operation::WatchReadable`]: the connection is gone, in both directions.
+    pub const BROKEN: u32 = (libc::POLLERR | libc::POLLHUP) as u32;
+    /// In the mask of [`Operation::WatchReadable`]: the peer sends no more, or is gone.
+    pub const ENDED: u32 = libc::POLLRDHUP as u32 | Self::BROKEN;
+
     /// The entry for the submission queue. It points at what `self` owns: `self` must not be
     /// dropped, nor its buffer changed, before the last completion.
     pub(crate) fn entry(&mut self) -> squeue::Entry {

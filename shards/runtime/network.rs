@@ -20,7 +20,7 @@ use crate::sending::{Budget, Pending, Stopped};
 use crate::settings::Settings;
 use crate::transport::Transport;
 
-/// How long accepting pauses when no file descriptor is left.
+/// How long accepting pauses when the kernel cannot, as when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How many connections share one turn's bytes of files; the others have their turn after them.
 const FILE_SENDERS_A_TURN_MAX: usize = 2;
@@ -35,8 +35,10 @@ struct Listening {
     listener: Arc<Listener>,
     /// There while it accepts.
     accept: Option<OperationId>,
-    /// When it tries again, if no descriptor was left.
+    /// When it tries again, if it could not.
     paused_until: Option<Instant>,
+    /// The log says that it could not; it says so once until it can again.
+    pause_is_told: bool,
 }
 
 /// Every socket of the machines of one core.
@@ -154,6 +156,7 @@ impl Network {
             listener,
             accept,
             paused_until: None,
+            pause_is_told: false,
         });
         Ok(taken)
     }
@@ -182,15 +185,15 @@ impl Network {
         if !completion.more {
             listening.accept = None;
             listening.paused_until = Some(tools.now);
-            if let Err(error) = &completion.result
-                && is_short_of_files(error)
-            {
+        }
+        match &completion.result {
+            Ok(_) => listening.pause_is_told = false,
+            Err(error) => {
                 listening.paused_until = Some(tools.now + ACCEPT_PAUSE);
                 self.counters.accept_paused.add(1);
-                tracing::warn!(
-                    "cannot accept connections for a moment: {error}; allow more open files with \
-                     `ulimit -n` or LimitNOFILE"
-                );
+                if !std::mem::replace(&mut listening.pause_is_told, true) {
+                    tracing::warn!("accepting connections pauses: {error}{}", advice(error));
+                }
             }
         }
         if let Some(descriptor) = completion.accepted
@@ -398,8 +401,8 @@ impl Network {
         match &completion.result {
             Ok(mask) => {
                 connection.readable = true;
-                connection.ended |= mask & ENDED_MASK != 0;
-                let broken = mask & BROKEN_MASK != 0;
+                connection.ended |= mask & Operation::ENDED != 0;
+                let broken = mask & Operation::BROKEN != 0;
                 if broken && (connection.paused || connection.stage == Stage::Flushing) {
                     // It will not be read, and nothing more reaches the peer.
                     let error = match connection.socket.connect_result() {
@@ -609,11 +612,9 @@ impl Network {
     }
 }
 
-/// `POLLRDHUP`, `POLLHUP`, `POLLERR`: the peer has ended its side, or the connection is gone.
-const ENDED_MASK: u32 = 0x2000 | BROKEN_MASK;
-/// `POLLHUP`, `POLLERR`: the connection is gone.
-const BROKEN_MASK: u32 = 0x10 | 0x08;
-
-fn is_short_of_files(error: &io::Error) -> bool {
-    io_error("accept", "", error).kind == IoErrorKind::TooManyFiles
+fn advice(error: &io::Error) -> &'static str {
+    match io_error("accept", "", error).kind {
+        IoErrorKind::TooManyFiles => "; allow more open files with `ulimit -n` or LimitNOFILE",
+        _ => "",
+    }
 }
