@@ -65,7 +65,8 @@ pub struct OperationId(pub(crate) Token);
 pub struct Completion<U> {
     /// What the operation was started with.
     pub user: U,
-    /// The result: a count of bytes, a mask, or why it failed (`ECANCELED` if cancelled).
+    /// The result: a count of bytes, a mask, or why it failed (`ECANCELED` or
+    /// `EINTR` if cancelled).
     pub result: io::Result<u32>,
     /// The connection that was accepted.
     pub accepted: Option<OwnedFd>,

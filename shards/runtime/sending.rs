@@ -148,8 +148,8 @@ impl SendQueue {
         if budget.file_bytes == 0 {
             return Ok(Some(Stopped::FileTurn));
         }
-        let wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(budget.file_bytes);
-        if *position + wanted as u64 > self.resident_until {
+        let mut wanted = usize::try_from(*left).unwrap_or(usize::MAX).min(budget.file_bytes);
+        if self.resident_until <= *position {
             match resident_until(file, *position, *left, wanted as u64) {
                 Some(until) => self.resident_until = until,
                 None => {
@@ -158,6 +158,8 @@ impl SendQueue {
                 }
             }
         }
+        let resident = usize::try_from(self.resident_until - *position).unwrap_or(usize::MAX);
+        wanted = wanted.min(resident);
         let sent = match socket.send_file(file, *position, wanted) {
             Ok(0) => return Err(shrunk()),
             Ok(sent) => sent,
