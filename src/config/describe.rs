@@ -3,10 +3,11 @@
 use std::collections::BTreeSet;
 
 use crate::broker::ConfigError;
-use crate::key::{self, Type, Update};
+use crate::key::{self, Default, Key, Type, Update};
 use crate::layers::Layers;
 use crate::properties::Pairs;
 use crate::settings;
+use crate::value;
 
 /// Where a value comes from (`DescribeConfigsResponse.ConfigSource`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,6 +102,54 @@ pub fn describe_topic(layers: &Layers, overrides: &Pairs) -> Result<Vec<Entry>, 
     Ok(entries)
 }
 
+/// What a CreateTopics response (from version 5) tells of a new topic, sorted by key: no synonyms,
+/// values as they were written, and a broker's setting in other units as the source that it is,
+/// where [`describe_topic`] calls it a default (`KafkaConfigSchema`).
+pub fn describe_new_topic(layers: &Layers, overrides: &Pairs) -> Vec<Entry> {
+    let entry = |key: &Key| {
+        let (value, source) = effective(layers, overrides, key);
+        let is_sensitive = key.kind == Type::Password;
+        Entry {
+            name: key.name.to_owned(),
+            value: value.filter(|_| !is_sensitive),
+            source,
+            is_read_only: false,
+            is_sensitive,
+            kind: Some(key.kind),
+            synonyms: Vec::new(),
+        }
+    };
+    let shown = key::TOPIC.keys().iter().filter(|key| !key.internal);
+    let mut entries: Vec<Entry> = shown.map(entry).collect();
+    entries.sort_by(|one, other| one.name.cmp(&other.name));
+    entries
+}
+
+fn effective(layers: &Layers, overrides: &Pairs, key: &Key) -> (Option<String>, Source) {
+    if let Some(value) = overrides.get(key.name) {
+        return (Some(value.clone()), Source::Topic);
+    }
+    for (pairs, source) in [
+        (layers.broker(), Source::DynamicBroker),
+        (layers.cluster(), Source::DynamicDefaultBroker),
+        (layers.file(), Source::StaticBroker),
+    ] {
+        let set = key.synonyms.iter().find_map(|(name, factor)| Some((pairs.get(*name)?, factor)));
+        match set {
+            None => {}
+            Some((value, 1)) => return (Some(value.clone()), source),
+            Some((value, factor)) => {
+                let number: i64 = value::java_trim(value).parse().unwrap_or_default();
+                return (Some(number.saturating_mul(*factor).to_string()), source);
+            }
+        }
+    }
+    match key.default {
+        Default::Text(default) => (Some(default.to_owned()), Source::Default),
+        Default::Null | Default::Required => (None, Source::Default),
+    }
+}
+
 /// Describes this broker, sorted by key: every key that is set, and every one that has a default
 /// and is not internal.
 pub fn describe_broker(layers: &Layers) -> Vec<Entry> {
@@ -171,4 +220,43 @@ fn places(layers: &Layers, name: &str, is_sensitive: bool) -> Vec<Synonym> {
     add(Source::Default, &|name| settings::default_text(name).map(str::to_owned));
     let first = places.iter().position(|place| place.name == name).unwrap_or(places.len());
     places.split_off(first)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::BrokerConfig;
+    use crate::properties;
+
+    /// The answers are those of Kafka 4.4.0's `KafkaConfigSchema` to the same layers.
+    #[test]
+    fn a_new_topic_is_described_as_kafka_does() {
+        let pairs = |text: &str| properties::parse(text.as_bytes()).expect("no escapes");
+        let file = pairs(
+            "process.roles=broker,controller\nnode.id=1\nlisteners=PLAINTEXT://:1,C://:2\n\
+             controller.listener.names=C\ncontroller.quorum.voters=1@localhost:2\n\
+             log.retention.hours=24\nlog.roll.hours=\\ 12\nlog.cleanup.policy=delete , compact\n\
+             log.cleaner.min.cleanable.ratio=.25\nlog.flush.scheduler.interval.ms=5000\n",
+        );
+        let mut layers = Layers::new(BrokerConfig::from_pairs(file).expect("the file is right"));
+        let cluster = pairs("message.max.bytes=77\nlog.retention.ms=5\n");
+        layers.alter(cluster, pairs("message.max.bytes=88\n")).expect("it is valid");
+        let entries = describe_new_topic(&layers, &pairs("compression.type=gzip\n"));
+        assert_eq!(entries.len(), 37);
+        let set: Vec<(&str, &str, Source)> = entries
+            .iter()
+            .filter(|entry| entry.source != Source::Default)
+            .map(|one| (one.name.as_str(), one.value.as_deref().unwrap_or("null"), one.source))
+            .collect();
+        let expected = [
+            ("cleanup.policy", "delete , compact", Source::StaticBroker),
+            ("compression.type", "gzip", Source::Topic),
+            ("flush.ms", "5000", Source::StaticBroker),
+            ("max.message.bytes", "88", Source::DynamicBroker),
+            ("min.cleanable.dirty.ratio", ".25", Source::StaticBroker),
+            ("retention.ms", "5", Source::DynamicDefaultBroker),
+            ("segment.ms", "43200000", Source::StaticBroker),
+        ];
+        assert_eq!(set, expected);
+    }
 }

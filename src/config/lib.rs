@@ -30,7 +30,10 @@ pub use alter::{
 };
 pub use broker::{BrokerConfig, ConfigError, CountOrAuto, SimpleSettings, is_used};
 pub use checks::{ConnectionLimit, ProcessRoles};
-pub use describe::{Entry, Source, Synonym, describe_all_brokers, describe_broker, describe_topic};
+pub use describe::{
+    Entry, Source, Synonym, describe_all_brokers, describe_broker, describe_new_topic,
+    describe_topic,
+};
 pub use layers::Layers;
 pub use listener::{Listener, ProtocolMap, SecurityProtocol};
 pub use properties::{Pairs, PropertiesError, parse as parse_properties};
