@@ -10,6 +10,7 @@
 #![allow(clippy::disallowed_methods, reason = "it exchanges files with a Java program")]
 
 use std::path::Path;
+use std::process::Command;
 
 use base::Random;
 use base::wire::Reader;
@@ -48,6 +49,25 @@ pub fn prove(seed: u64) -> Result<Report, String> {
     Ok(report)
 }
 
+/// What Kafka's classes know of APIs, and the bytes of records of every family, a line each.
+///
+/// # Errors
+/// If Java does not run.
+pub fn kafka_tables() -> Result<String, String> {
+    let output = java("CrossTables")?.output();
+    let output = output.map_err(|error| format!("java does not run: {error}"))?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+    }
+    String::from_utf8(output.stdout).map_err(|error| error.to_string())
+}
+
+fn java(class: &str) -> Result<Command, String> {
+    let folder = xtask::workspace_root().join("tests/crossproof");
+    let classes = xtask::kafka::compile_java(&folder.join(format!("{class}.java")))?;
+    xtask::kafka::java(&["-Xmx1G"], Some(&classes), class)
+}
+
 /// Samples that went through the generated code: name, version and bytes of each.
 fn make_ours(seed: u64, report: &mut Report) -> Result<Vec<u8>, String> {
     let mut random = Random::new(seed);
@@ -79,9 +99,7 @@ fn make_ours(seed: u64, report: &mut Report) -> Result<Vec<u8>, String> {
 }
 
 fn run_java(ours: &Path, theirs: &Path, seed: u64, report: &mut Report) -> Result<(), String> {
-    let source = xtask::workspace_root().join("tests/crossproof/CrossProof.java");
-    let classes = xtask::kafka::compile_java(&source)?;
-    let mut java = xtask::kafka::java(&["-Xmx1G"], Some(&classes), "CrossProof")?;
+    let mut java = java("CrossProof")?;
     java.arg(ours).arg(theirs).arg(seed.to_string()).arg(ROUNDS.to_string());
     let output = java.output().map_err(|error| format!("java does not run: {error}"))?;
     let words = String::from_utf8_lossy(&output.stdout);
