@@ -36,7 +36,8 @@ public class CrossTables {
     private static void api(ApiKeys key) {
         StringBuilder line = new StringBuilder("api " + key.id + " " + key.name);
         for (boolean unstable : new boolean[] {false, true}) {
-            Optional<ApiVersion> versions = key.toApiVersionForApiResponse(unstable, ListenerType.BROKER);
+            Optional<ApiVersion> versions =
+                key.toApiVersionForApiResponse(unstable, ListenerType.BROKER);
             line.append(' ').append(versions
                 .map(range -> range.minVersion() + "-" + range.maxVersion()).orElse("none"));
         }
