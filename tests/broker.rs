@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use xtask::kafka;
 
-use crate::process::{Running, signal};
+use crate::process::{Finished, Running, signal};
 use crate::wire;
 
 /// How long a broker may take until its first answer.
@@ -76,6 +76,21 @@ impl Broker {
         broker
     }
 
+    /// Starts a broker that must not come up on the folder of another one, with ports of its own
+    /// unless `settings` say otherwise, and gives what it said.
+    ///
+    /// # Panics
+    /// When it comes up or doesn't end.
+    #[track_caller]
+    pub fn fails_to_start(like: &Broker, settings: &[(&str, &str)]) -> Finished {
+        let own = TempDir::with_prefix("blackbox-").expect("a folder for temporary files");
+        let path = own.path().join("server.properties");
+        let (port, controller_port) = (free_port(), free_port());
+        let properties = server_properties(like.folder.path(), port, controller_port, settings);
+        fs::write(&path, properties).expect("writing settings");
+        Running::start(&mut start_command(&path)).finish().fails()
+    }
+
     /// A broker with the usual settings that several tests use at once, each with topics and
     /// groups of its own. It ends with the process of the tests.
     pub fn shared() -> &'static Broker {
@@ -107,6 +122,18 @@ impl Broker {
     /// When it doesn't run.
     pub fn pid(&self) -> u32 {
         self.processes.as_ref().expect("the broker runs").broker.id()
+    }
+
+    /// What the process holds in memory, in bytes.
+    ///
+    /// # Panics
+    /// When the system doesn't say.
+    pub fn memory_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        1024 * kilobytes.expect("the system says how much memory is in use")
     }
 
     /// Ends the process at once, as `kill -9` does.

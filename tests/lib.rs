@@ -17,7 +17,7 @@ mod tools;
 pub mod wire;
 
 pub use broker::{Broker, Target, free_port, target};
-pub use process::{Finished, Running, TIME_MAX};
+pub use process::{Finished, Running, TIME_MAX, allow_open_files};
 pub use tools::{compiled, kcat, python, quick_java};
 
 /// Whether each line of `text` fits the line of `expected` in its place; `*` stands for any

@@ -211,6 +211,17 @@ pub(crate) fn signal(pid: u32, name: &str) {
     assert!(status.is_ok_and(|status| status.success()), "kill -{name} {pid} failed");
 }
 
+/// Lets this process, and those that it starts, have so many files and connections open.
+///
+/// # Panics
+/// When the system's limit is lower.
+pub fn allow_open_files(count: usize) {
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--pid={}", std::process::id())).arg(format!("--nofile={count}:"));
+    let raised = command.status().is_ok_and(|status| status.success());
+    assert!(raised, "this test needs {count} open files: see `ulimit -Hn`");
+}
+
 fn describe(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy()];
     let is_noise = |word: &str| word.starts_with("-X") || word.contains("/libs/*");

@@ -1,6 +1,7 @@
 //! The black-box tests: what people do with Kafka's tools and clients, and what must not harm.
 #![allow(clippy::disallowed_methods, reason = "tests read files and talk to sockets")]
 
+mod bad_input;
 mod cluster;
 mod configs;
 mod consoles;
@@ -9,4 +10,5 @@ mod groups;
 mod kcat;
 mod logs;
 mod perf;
+mod start;
 mod topics;

@@ -1,0 +1,306 @@
+//! Bytes that a client should not send, and clients that don't behave: each gets what Kafka gives
+//! it, and nobody else notices.
+
+use std::io::{ErrorKind, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::Duration;
+
+use blackbox::wire::{
+    self, API_VERSIONS, Batch, Bytes, FETCH, METADATA, PRODUCE, answer, api_versions,
+    assert_closed, frame, produce_body, produce_result, request,
+};
+use blackbox::{Broker, Target, target};
+
+/// Sends bytes on a new connection. A broker that closes early may make the rest fail: that is
+/// what the reads afterwards find.
+fn send(broker: &Broker, bytes: &[u8]) -> TcpStream {
+    let mut stream = broker.connect();
+    drop(stream.write_all(bytes));
+    stream
+}
+
+fn assert_serves(broker: &Broker) {
+    api_versions(&mut broker.connect()).expect("the broker still serves others");
+}
+
+#[test]
+fn frames_that_cannot_be_are_answered_by_closing() {
+    let broker = Broker::shared();
+    let good = request(API_VERSIONS, 0, 1, &[]);
+    let check = |name: &str, bytes: &[u8]| {
+        let mut stream = send(broker, bytes);
+        println!("{name}");
+        assert_closed(&mut stream);
+        assert_serves(broker);
+    };
+    check("a length of -1", &(-1_i32).to_be_bytes());
+    check("a length of 2 GB", &i32::MAX.to_be_bytes());
+    check("one more than socket.request.max.bytes", &104_857_601_i32.to_be_bytes());
+    check("an empty frame", &frame(&[]));
+    check("a header cut short", &frame(&[0, 18, 0]));
+    check("an unknown API", &request(999, 0, 1, &[]));
+    check("a negative API", &request(-1, 0, 1, &[]));
+    check("an unknown version", &request(METADATA, 99, 1, &[0, 0, 0, 0]));
+    check("a negative version", &request(METADATA, -1, 1, &[0, 0, 0, 0]));
+    check("an old version of Produce", &request(PRODUCE, 2, 1, &produce_body("x", 1, &[])));
+    check("an old version of Fetch", &request(FETCH, 3, 1, &[0; 40]));
+    check("a body cut short", &request(METADATA, 1, 1, &[0, 0]));
+    check("an array longer than the frame", &request(METADATA, 1, 1, &[0x7f, 0xff, 0xff, 0xff]));
+    check("a string longer than the frame", &request(METADATA, 1, 1, &[0, 0, 0, 1, 0x7f, 0xff]));
+    check("a client id longer than the frame", &frame(&[0, 18, 0, 0, 0, 0, 0, 1, 0x7f, 0xff]));
+    check("a request of HTTP", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    check("a greeting of TLS", &[0x16, 0x03, 0x01, 0x02, 0x00, 0x01, 0x00, 0x01, 0xfc, 0x03]);
+    api_versions(&mut send(broker, &[])).expect("nothing at all is no fault");
+    answer(&mut send(broker, &good), 1).expect("and the good frame is answered");
+}
+
+#[test]
+fn an_unknown_version_of_api_versions_is_answered_in_version_0() {
+    let broker = Broker::shared();
+    for version in [6, 99, i16::MAX] {
+        let mut stream = send(broker, &request(API_VERSIONS, version, 5, &[0]));
+        let answered = answer(&mut stream, 5).expect("an answer in version 0");
+        assert!(answered.starts_with(&35_i16.to_be_bytes()), "{answered:?}");
+        // Kafka lists just itself then, so that the client can ask again.
+        let mut expected = Bytes::default();
+        expected.i16(35).i32(1).i16(API_VERSIONS).i16(0).i16(5);
+        assert_eq!(answered, expected.0);
+        api_versions(&mut stream).expect("the connection goes on");
+    }
+}
+
+#[test]
+fn half_a_frame_disturbs_nobody() {
+    let broker = Broker::shared();
+    let whole = request(API_VERSIONS, 0, 3, &[]);
+    let (half, rest) = whole.split_at(whole.len() / 2);
+    let mut stream = send(broker, half);
+    assert_serves(broker);
+    stream.write_all(rest).expect("the connection is still open");
+    answer(&mut stream, 3).expect("the whole frame is answered");
+
+    let mut stream = send(broker, half);
+    stream.shutdown(Shutdown::Write).expect("the connection is still open");
+    assert_closed(&mut stream);
+
+    let mut stream = broker.connect();
+    for byte in &whole {
+        stream.write_all(&[*byte]).expect("the connection is still open");
+    }
+    answer(&mut stream, 3).expect("a frame that comes byte by byte is answered");
+}
+
+#[test]
+fn a_claimed_length_takes_no_memory() {
+    // Kafka allocates what is claimed: fifty of these make it run out of memory.
+    if target() == Target::Kafka {
+        return;
+    }
+    let broker = Broker::start(&[]);
+    assert_serves(&broker);
+    let before = broker.memory_bytes();
+    // 100 MB each is the most that may be claimed.
+    let streams: Vec<TcpStream> =
+        (0..50).map(|_| send(&broker, &104_857_600_i32.to_be_bytes())).collect();
+    assert_serves(&broker);
+    let taken = broker.memory_bytes().saturating_sub(before);
+    assert!(taken < 10 << 20, "{taken} bytes for {} lengths", streams.len());
+}
+
+#[test]
+fn answers_come_in_the_order_of_the_requests() {
+    let broker = Broker::shared();
+    let mut bytes = Vec::new();
+    for correlation in 0..200 {
+        let body = if correlation % 3 == 0 { vec![0, 0, 0, 0] } else { Vec::new() };
+        let (api, version) = if body.is_empty() { (API_VERSIONS, 0) } else { (METADATA, 1) };
+        bytes.extend(request(api, version, correlation, &body));
+    }
+    let mut stream = send(broker, &bytes);
+    for correlation in 0..200 {
+        answer(&mut stream, correlation).expect("in order");
+    }
+}
+
+/// A topic exists once somebody asked for it and it is led.
+fn make_topic(broker: &Broker, topic: &str) {
+    broker.kafka(&format!("topics --create --topic {topic}")).ok();
+}
+
+fn produce(stream: &mut TcpStream, topic: &str, acks: i16, records: &[u8]) -> (i16, i64) {
+    let bytes = request(PRODUCE, 8, 11, &produce_body(topic, acks, records));
+    stream.write_all(&bytes).expect("the connection is open");
+    let answered = answer(stream, 11).expect("an answer to Produce");
+    produce_result(&answered, topic)
+}
+
+#[test]
+fn batches_that_lie_are_refused_and_leave_nothing_behind() {
+    let broker = Broker::shared();
+    make_topic(broker, "bad-batches");
+    let mut stream = broker.connect();
+    let good = Batch::default();
+    assert_eq!(produce(&mut stream, "bad-batches", 1, &good.encode()), (0, 0));
+    let three = vec![b"a".to_vec(), b"b".to_vec(), b"c".to_vec()];
+    let cut = |batch: &Batch, bytes: usize| {
+        let mut encoded = batch.encode();
+        encoded.truncate(encoded.len() - bytes);
+        encoded
+    };
+    let twice = [good.encode(), good.encode()].concat();
+    const CORRUPT: &[i16] = &[2];
+    const INVALID: &[i16] = &[87];
+    // Kafka's -1 is an exception that nobody caught there: a code with a meaning is better.
+    const UNCAUGHT: &[i16] = &[-1, 87];
+    let records_of = |attributes, bytes: &[u8]| {
+        Batch { attributes, records: Some(bytes.to_vec()), ..good.clone() }.encode()
+    };
+    let with_count = |count| Batch { count: Some(count), ..good.clone() }.encode();
+    let with_length = |length| Batch { length: Some(length), ..good.clone() }.encode();
+    let too_low = Batch { values: three, count: Some(2), ..good.clone() };
+    let too_far = Batch { last_offset_delta: Some(5), ..good.clone() };
+    let too_large = Batch { values: vec![vec![0; 1_100_000]], ..good.clone() };
+    let cases: Vec<(&str, Vec<u8>, &[i16])> = vec![
+        ("a corrupt checksum", Batch { checksum_flip: 1, ..good.clone() }.encode(), CORRUPT),
+        ("a count too high", with_count(5), INVALID),
+        ("a count of 2 G", with_count(i32::MAX), INVALID),
+        ("a negative count", with_count(-1), INVALID),
+        ("a count of 0", with_count(0), INVALID),
+        ("a count too low", too_low.encode(), INVALID),
+        ("a last offset too far", too_far.encode(), INVALID),
+        ("a length too long", with_length(1_000), INVALID),
+        ("a length too short", with_length(20), CORRUPT),
+        ("a negative length", with_length(-1), CORRUPT),
+        ("a batch cut short", cut(&good, 3), INVALID),
+        ("magic 3", Batch { magic: 3, ..good.clone() }.encode(), CORRUPT),
+        ("no batch", Vec::new(), INVALID),
+        ("two batches", twice, INVALID),
+        ("a codec that is none", Batch { attributes: 7, ..good.clone() }.encode(), UNCAUGHT),
+        ("gzip that is garbage", records_of(1, &[7; 50]), UNCAUGHT),
+        ("snappy that is garbage", records_of(2, &[7; 50]), UNCAUGHT),
+        ("lz4 that is garbage", records_of(3, &[7; 50]), UNCAUGHT),
+        ("zstd that is garbage", records_of(4, &[7; 50]), UNCAUGHT),
+        ("records that are garbage", records_of(0, &[0xff; 50]), UNCAUGHT),
+        ("a control batch", Batch { attributes: 1 << 5, ..good.clone() }.encode(), INVALID),
+        ("too large", too_large.encode(), &[10]),
+    ];
+    let mut differences = Vec::new();
+    for (name, records, expected) in cases {
+        stream = broker.connect();
+        let (code, offset) = produce(&mut stream, "bad-batches", 1, &records);
+        if !expected.contains(&code) || offset != -1 {
+            differences.push(format!("{name}: {code} at {offset} instead of {expected:?} at -1"));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    stream = broker.connect();
+    assert_eq!(produce(&mut stream, "bad-batches", 1, &good.encode()), (0, 1));
+}
+
+#[test]
+fn acks_that_cannot_be() {
+    let broker = Broker::shared();
+    make_topic(broker, "bad-acks");
+    let good = Batch::default().encode();
+    let mut stream = broker.connect();
+    assert_eq!(produce(&mut stream, "bad-acks", 5, &good), (21, -1));
+    assert_eq!(produce(&mut stream, "bad-acks", -1, &good), (0, 0));
+    // Without acks there is no answer, so an error can only be shown by closing.
+    let corrupt = Batch { checksum_flip: 1, ..Batch::default() }.encode();
+    let body = produce_body("bad-acks", 0, &corrupt);
+    assert_closed(&mut send(broker, &request(PRODUCE, 8, 1, &body)));
+    let body = produce_body("bad-acks", 0, &good);
+    let mut stream = send(broker, &request(PRODUCE, 8, 1, &body));
+    api_versions(&mut stream).expect("a good batch without acks has no answer of its own");
+}
+
+#[test]
+fn fetching_beyond_the_end_is_out_of_range() {
+    let broker = Broker::shared();
+    make_topic(broker, "bad-offsets");
+    let mut fetch = |offset: i64| {
+        let mut body = Bytes::default();
+        body.i32(-1).i32(100).i32(1).i32(1 << 20).i8(0);
+        body.i32(1).string("bad-offsets").i32(1).i32(0).i64(offset).i32(1 << 20);
+        let mut stream = send(broker, &request(FETCH, 4, 9, &body.0));
+        let answered = answer(&mut stream, 9).expect("an answer to Fetch");
+        let at = 4 + 4 + 2 + "bad-offsets".len() + 4 + 4;
+        let bytes = answered.get(at..at + 2).and_then(|bytes| bytes.try_into().ok());
+        bytes.map(i16::from_be_bytes).expect("an error code")
+    };
+    assert_eq!(fetch(0), 0);
+    assert_eq!(fetch(1), 1);
+    assert_eq!(fetch(-5), 1);
+    assert_eq!(fetch(i64::MAX), 1);
+}
+
+#[test]
+fn a_client_that_never_reads_is_held_back() {
+    /// More than every buffer between the two, less than what would be taken without a limit.
+    const BYTES_MAX: usize = 256 << 20;
+    let broker = Broker::shared();
+    make_topic(broker, "never-read");
+    let value = vec![b'x'; 900_000];
+    let batch = Batch { values: vec![value], ..Batch::default() };
+    assert_eq!(produce(&mut broker.connect(), "never-read", 1, &batch.encode()).0, 0);
+    let mut body = Bytes::default();
+    body.i32(-1).i32(100).i32(1).i32(10 << 20).i8(0);
+    body.i32(1).string("never-read").i32(1).i32(0).i64(0).i32(10 << 20);
+    // Each request is large besides, so that the broker would have to keep what it doesn't answer.
+    let mut filled = request(FETCH, 4, 9, &body.0);
+    filled.extend(request(METADATA, 1, 9, &metadata_of_many(2_000)));
+    let before = broker.memory_bytes();
+    let mut stream = broker.connect();
+    stream.set_write_timeout(Some(Duration::from_secs(3))).expect("a limit is set");
+    let mut sent = 0;
+    let blocked = loop {
+        match stream.write(&filled) {
+            Ok(count) => sent += count,
+            Err(error) => break error.kind(),
+        }
+        assert!(sent < BYTES_MAX, "{sent} bytes were taken and none was held back");
+    };
+    let held = [ErrorKind::WouldBlock, ErrorKind::TimedOut];
+    let closed = [ErrorKind::ConnectionReset, ErrorKind::BrokenPipe];
+    assert!(held.contains(&blocked) || closed.contains(&blocked), "{blocked}");
+    let taken = broker.memory_bytes().saturating_sub(before);
+    assert!(taken < 256 << 20, "{taken} bytes for a client that doesn't read");
+    assert_serves(broker);
+}
+
+/// Metadata version 1 for topics whose names cannot be, so that none is created.
+fn metadata_of_many(count: i32) -> Vec<u8> {
+    let mut body = Bytes::default();
+    body.i32(count);
+    for index in 0..count {
+        body.string(&format!("no/{index}"));
+    }
+    body.0
+}
+
+#[test]
+fn ten_thousand_idle_connections_cost_little() {
+    const CONNECTIONS: usize = 10_000;
+    const BYTES_PER_CONNECTION_MAX: u64 = 8 * 1024;
+    blackbox::allow_open_files(CONNECTIONS + 1_000);
+    let broker = Broker::start(&[]);
+    assert_serves(&broker);
+    let before = broker.memory_bytes();
+    let mut streams = Vec::new();
+    for index in 0..CONNECTIONS {
+        let mut stream = broker.connect();
+        // An answer to each is the event that says that the broker took it.
+        api_versions(&mut stream).unwrap_or_else(|error| panic!("connection {index}: {error}"));
+        streams.push(stream);
+    }
+    let taken = broker.memory_bytes().saturating_sub(before);
+    let limit = CONNECTIONS as u64 * BYTES_PER_CONNECTION_MAX;
+    if target() == Target::Corelane {
+        assert!(taken <= limit, "{taken} bytes instead of {limit}");
+    }
+    make_topic(&broker, "beside-idle");
+    for stream in streams.iter_mut().step_by(97) {
+        api_versions(stream).expect("an idle connection is still served");
+    }
+    wire::api_versions(&mut broker.connect()).expect("and so is a new one");
+}

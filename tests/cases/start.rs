@@ -1,0 +1,83 @@
+//! What a broker says when it cannot start: in words that help, and without harm to the data.
+
+use std::fs;
+
+use blackbox::{Broker, Target, target};
+
+#[test]
+fn a_folder_in_use_is_left_alone() {
+    // A combined node of Kafka takes the lock only after its controller has written there: what
+    // the second one does then depends on time.
+    if target() == Target::Kafka {
+        return;
+    }
+    let broker = Broker::start(&[]);
+    let folder = broker.data().display().to_string();
+    Broker::fails_to_start(&broker, &[]).says(&folder).says("another process");
+    broker.kafka("topics --create --topic still-works").ok();
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let taken = Broker::shared().address();
+    let mut broker = Broker::start(&[]);
+    broker.stop();
+    let controller = format!("127.0.0.1:{}", blackbox::free_port());
+    let listeners = format!("PLAINTEXT://{taken},CONTROLLER://{controller}");
+    let voters = format!("1@{controller}");
+    let settings = &[("listeners", listeners.as_str()), ("controller.quorum.voters", &voters)];
+    Broker::fails_to_start(&broker, settings).says("Address already in use").says(&taken);
+}
+
+#[test]
+fn a_folder_of_another_node_is_refused() {
+    let mut broker = Broker::start(&[]);
+    broker.stop();
+    let voters = format!("2@127.0.0.1:{}", blackbox::free_port());
+    Broker::fails_to_start(&broker, &[("node.id", "2"), ("controller.quorum.voters", &voters)])
+        .says("Stored node id 1 doesn't match previous node id 2");
+    broker.start_again();
+}
+
+#[test]
+fn a_folder_that_was_not_formatted_is_refused() {
+    let mut broker = Broker::start(&[]);
+    broker.stop();
+    fs::remove_file(broker.data().join("meta.properties")).expect("it was formatted");
+    Broker::fails_to_start(&broker, &[]).says("meta.properties");
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let mut broker = Broker::start(&[]);
+    broker.stop();
+    let file = broker.data().join("meta.properties");
+    let below_a_file = file.join("data").display().to_string();
+    Broker::fails_to_start(&broker, &[("log.dirs", &below_a_file)]).says(&below_a_file);
+}
+
+#[test]
+fn settings_that_are_wrong_get_kafkas_words() {
+    let mut broker = Broker::start(&[]);
+    broker.stop();
+    let check = |key: &str, value: &str, words: &str| {
+        Broker::fails_to_start(&broker, &[(key, value)]).says(words);
+    };
+    check(
+        "num.partitions",
+        "abc",
+        "Invalid value abc for configuration num.partitions: Not a number of type INT",
+    );
+    check(
+        "num.partitions",
+        "0",
+        "Invalid value 0 for configuration num.partitions: Value must be at least 1",
+    );
+    check(
+        "process.roles",
+        "nonsense",
+        "configuration process.roles: String must be one of: broker, controller",
+    );
+    check("compression.type", "rar", "Invalid value rar for configuration compression.type");
+    check("listeners", "nonsense", "nonsense");
+}
