@@ -198,3 +198,56 @@ fn check_recursion(schema: &Schema) -> Result<(), String> {
     }
     visit(schema, &schema.structure.fields, &mut vec![schema.structure.name.clone()])
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HEAD: &str = "request XRequest key=1 versions=0-3 flexible=2+ listeners=broker\n";
+
+    #[test]
+    fn every_word_is_understood() {
+        let text = format!(
+            "# made by hand\nfamily F\n{HEAD}  struct Shared 1+\n    Id: uuid 1+\n  \
+             Names: []string 0+ null=1+ default=null ignorable\n  \
+             One: Shared 2+ tag=7\n  Own: []Inner 0-1\n    Port: uint16 1 inflexible\n"
+        );
+        let file = parse(&text).expect("well formed");
+        assert_eq!(file.family.as_deref(), Some("F"));
+        let schema = &file.schemas[0];
+        assert_eq!((schema.kind, schema.key, schema.unstable), (Kind::Request, Some(1), false));
+        assert_eq!(schema.versions, Versions { first: 0, last: 3 });
+        assert_eq!(schema.flexible, Versions { first: 2, last: i16::MAX });
+        let names: Vec<_> = schema.structures().into_iter().map(|one| one.name).collect();
+        assert_eq!(names, ["XRequest", "Shared", "Inner"]);
+        let [array, one, own] = schema.structure.fields.as_slice() else { panic!("{schema:?}") };
+        assert!(array.is_option() && array.ignorable);
+        assert_eq!(array.default.as_deref(), Some("null"));
+        assert_eq!((one.tag, one.structure()), (Some(7), Some("Shared")));
+        assert!(own.fields[0].inflexible);
+        assert_eq!(own.fields[0].versions, Versions { first: 1, last: 1 });
+    }
+
+    #[test]
+    fn what_is_malformed_is_named_with_its_line() {
+        let table = [
+            ("nonsense X versions=0\n", "line 1: a schema begins with its kind"),
+            ("data X versions=0 colour=red\n", "line 1: 'colour=red' is not known"),
+            ("data X versions=zero\n", "line 1: 'zero' is not a number"),
+            ("data X versions=0\n  Field int32 0+\n", "line 1: line 2: a field is a name"),
+            ("data X versions=0\n  Field: int32\n", "line 1: line 2: the versions are missing"),
+            ("data X versions=0\n  A: B 0+\n    C: B 0+\n", "line 1: the structure B contains"),
+        ];
+        for (text, expected) in table {
+            let error = parse(text).expect_err(text);
+            assert!(error.starts_with(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_shared_structure_within_itself_is_refused() {
+        let text = format!("{HEAD}  struct A 0+\n    Inner: []A 0+\n  First: A 0+\n");
+        let error = parse(&text).expect_err("it has no bound");
+        assert!(error.contains("the structure A contains itself"), "{error}");
+    }
+}
