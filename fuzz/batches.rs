@@ -1,7 +1,9 @@
+use base::{Offset, Random};
 use bytes::Bytes;
 use records::{
-    Batch, BatchError, Batches, Codec, HEADER_BYTES, LOG_OVERHEAD_BYTES, MaxTimestamp,
-    ProduceRules, Stamp, TimestampType, crc_of, offsets, rebuild, single_batch,
+    Batch, BatchBuilder, BatchError, Batches, Codec, HEADER_BYTES, LOG_OVERHEAD_BYTES,
+    MaxTimestamp, NewRecord, ProduceRules, RecordHeader, Stamp, TimestampType, crc_of, offsets,
+    rebuild, single_batch,
 };
 
 const RECORD_BYTES_MAX: usize = 1 << 20;
@@ -106,48 +108,58 @@ fn make_whole(bytes: &mut [u8]) {
     bytes[offsets::CRC..offsets::ATTRIBUTES].copy_from_slice(&crc.to_be_bytes());
 }
 
+/// A valid batch of a few records, with any codec.
+fn some_batch(random: &mut Random) -> Vec<u8> {
+    let codec = Codec::from_id(random.below(5) as u8).expect("five codecs");
+    let mut builder = BatchBuilder::new(Offset(0), codec.into());
+    for _ in 0..=random.below(6) {
+        let mut value = vec![b'v'; random.below(300) as usize];
+        let half = value.len() / 2;
+        random.fill(&mut value[..half]);
+        let headers = [RecordHeader { key: b"name", value: Some(b"content") }; 2];
+        builder.append(&NewRecord {
+            timestamp: random.below(1000) as i64,
+            key: (random.below(2) == 0).then_some(b"key"),
+            value: (random.below(4) != 0).then_some(&value),
+            headers: &headers[..random.below(3) as usize],
+        });
+    }
+    builder.build().bytes().to_vec()
+}
+
+/// A batch of a few records that was changed in a place or three; its length and checksum are
+/// mostly right, so that the change has to be found otherwise.
+pub fn broken_batch(random: &mut Random) -> Vec<u8> {
+    let mut bytes = some_batch(random);
+    for _ in 0..=random.below(3) {
+        // Most of what can be wrong stands in the header.
+        let reach = if random.below(2) == 0 { 2 * HEADER_BYTES } else { bytes.len() };
+        let at = random.below(reach.min(bytes.len()) as u64) as usize;
+        match random.below(6) {
+            0 => bytes.truncate(at.max(1)),
+            1 => bytes.insert(at, random.below(256) as u8),
+            2 => bytes[at] = random.below(256) as u8,
+            _ => bytes[at] ^= 1 << random.below(8),
+        }
+    }
+    if random.below(8) != 0 {
+        make_whole(&mut bytes);
+    }
+    bytes
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use base::{Offset, Random};
-    use records::{BatchBuilder, NewRecord, RecordHeader};
-
-    fn some_batch(random: &mut Random) -> Vec<u8> {
-        let codec = Codec::from_id(random.below(5) as u8).expect("five codecs");
-        let mut builder = BatchBuilder::new(Offset(0), codec.into());
-        for _ in 0..=random.below(6) {
-            let mut value = vec![b'v'; random.below(300) as usize];
-            let half = value.len() / 2;
-            random.fill(&mut value[..half]);
-            let headers = [RecordHeader { key: b"name", value: Some(b"content") }; 2];
-            builder.append(&NewRecord {
-                timestamp: random.below(1000) as i64,
-                key: (random.below(2) == 0).then_some(b"key"),
-                value: (random.below(4) != 0).then_some(&value),
-                headers: &headers[..random.below(3) as usize],
-            });
-        }
-        let batch = builder.build();
-        [&[1], &batch.bytes()[..]].concat()
-    }
 
     #[test]
     fn no_batch_makes_the_check_panic_or_lie() {
         let mut random = Random::new(13);
         let (mut accepted, mut refused) = (0, 0);
         for _ in 0..3_000 {
-            let mut data = some_batch(&mut random);
-            assert!(record_batch(&data), "what is built is accepted");
-            for _ in 0..=random.below(3) {
-                let at = random.below(data.len() as u64) as usize;
-                match random.below(4) {
-                    0 => data[at] ^= 1 << random.below(8),
-                    1 => data[at] = random.below(256) as u8,
-                    2 => data.truncate(at.max(1)),
-                    _ => data.insert(at, random.below(256) as u8),
-                }
-            }
-            if record_batch(&data) { accepted += 1 } else { refused += 1 }
+            assert!(record_batch(&[&[0], &some_batch(&mut random)[..]].concat()));
+            let broken = [&[0], &broken_batch(&mut random)[..]].concat();
+            if record_batch(&broken) { accepted += 1 } else { refused += 1 }
         }
         // Both sides are reached, or the test shows nothing.
         assert!(accepted > 100 && refused > 1_000, "{accepted} accepted, {refused} refused");

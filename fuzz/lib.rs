@@ -12,7 +12,7 @@ mod batches;
 mod kinds;
 mod sample;
 
-pub use batches::record_batch;
+pub use batches::{broken_batch, record_batch};
 pub use kinds::{Kind, Recoded};
 pub use sample::{Shape, sample, schemas};
 

@@ -1,5 +1,5 @@
 //! Tests against batches that Apache Kafka 4.4.0's own classes wrote (`fixtures/`, made by
-//! `xtask/java/RecordBatches.java`), and of the answers that its validator gives.
+//! `tests/crossproof/RecordBatches.java`), and of the answers that its validator gives.
 
 use base::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 use bytes::Bytes;
