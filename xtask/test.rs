@@ -35,6 +35,7 @@ const STEPS: &[Step] = &[
     Step { name: "tidy", about: "edges, cycles, sizes and words", run: tidy::run },
     Step { name: "clippy", about: "no lint complains", run: clippy },
     Step { name: "unit", about: "unit tests of every crate", run: unit },
+    Step { name: "loom", about: "every order of steps in the mesh between cores", run: loom },
     Step { name: "python", about: "Python's Kafka clients, in target/python", run: python },
 ];
 
@@ -90,6 +91,13 @@ fn unit(root: &Path) -> Result<(), String> {
     cargo(root, &["test", "--workspace", "--exclude", "blackbox"])
 }
 
+/// The mesh under its model checker, which needs a build of its own.
+fn loom(root: &Path) -> Result<(), String> {
+    let mut command = cargo_command(root, &["test", "-p", "mesh", "--release", "--lib"]);
+    command.env("RUSTFLAGS", "--cfg loom").env("CARGO_TARGET_DIR", root.join("target/loom"));
+    succeed(&mut command, "cargo test -p mesh with --cfg loom")
+}
+
 /// Makes `target/python` anew when the list of libraries is not the one that it was made from.
 fn python(root: &Path) -> Result<(), String> {
     let list = root.join("tests/python/requirements.txt");
@@ -107,12 +115,16 @@ fn python(root: &Path) -> Result<(), String> {
     fs::write(&done, wanted).map_err(|error| format!("writing {}: {error}", done.display()))
 }
 
-/// The cargo that runs us, so that a pinned toolchain stays the same one.
 fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {
+    succeed(&mut cargo_command(root, arguments), &format!("cargo {}", arguments.join(" ")))
+}
+
+/// The cargo that runs us, so that a pinned toolchain stays the same one.
+fn cargo_command(root: &Path, arguments: &[&str]) -> Command {
     let program = env::var_os("CARGO").map_or_else(|| PathBuf::from("cargo"), PathBuf::from);
     let mut command = Command::new(program);
     command.args(arguments).current_dir(root).stdin(Stdio::null());
-    succeed(&mut command, &format!("cargo {}", arguments.join(" ")))
+    command
 }
 
 fn succeed(command: &mut Command, what: &str) -> Result<(), String> {

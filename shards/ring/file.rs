@@ -10,7 +10,6 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bytes::{Bytes, BytesMut};
 
 use crate::error::{checked, retry};
-use crate::socket::file_offset;
 
 /// How many pieces of memory one write takes (`IOV_MAX` of Linux).
 const WRITE_PIECES_MAX: usize = 1024;
@@ -219,6 +218,11 @@ impl AsFd for OpenFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
+}
+
+/// The position in a file as the kernel takes it.
+pub(crate) fn file_offset(position: u64) -> io::Result<i64> {
+    i64::try_from(position).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
 }
 
 fn is_read_only(error: &io::Error) -> bool {

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use bytes::BytesMut;
 
 use crate::error::{checked, retry};
-use crate::file::OpenFile;
+use crate::file::{OpenFile, file_offset};
 
 /// How many pieces of memory one send takes: more make a call longer but not cheaper.
 const SEND_PIECES_MAX: usize = 64;
@@ -178,11 +178,6 @@ impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
-}
-
-/// The position in a file as the kernel takes it.
-pub(crate) fn file_offset(position: u64) -> io::Result<i64> {
-    i64::try_from(position).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))
 }
 
 fn new_socket(address: SocketAddr) -> io::Result<OwnedFd> {
