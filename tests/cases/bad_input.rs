@@ -218,7 +218,7 @@ fn acks_that_cannot_be() {
 fn fetching_beyond_the_end_is_out_of_range() {
     let broker = Broker::shared();
     make_topic(broker, "bad-offsets");
-    let mut fetch = |offset: i64| {
+    let fetch = |offset: i64| {
         let mut body = Bytes::default();
         body.i32(-1).i32(100).i32(1).i32(1 << 20).i8(0);
         body.i32(1).string("bad-offsets").i32(1).i32(0).i64(offset).i32(1 << 20);
