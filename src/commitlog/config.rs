@@ -1,0 +1,44 @@
+//! What is configured for one log.
+
+use base::Duration;
+
+/// The settings of a topic that its logs obey, under Kafka's names; where a setting stands for
+/// both a topic and the broker, the one that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogConfig {
+    /// `segment.bytes`: the size of a segment's records, at most.
+    pub segment_bytes: u32,
+    /// `segment.ms`: how far timestamps within a segment may lie apart, in milliseconds.
+    pub segment_ms: i64,
+    /// `segment.jitter.ms`, drawn for this log: how much earlier it rolls, in milliseconds.
+    pub segment_jitter_ms: i64,
+    /// `segment.index.bytes`: the size of each index of a segment, at most.
+    pub segment_index_bytes: u32,
+    /// `index.interval.bytes`: how much is written between two entries of an index.
+    pub index_interval_bytes: u32,
+    /// `file.delete.delay.ms`: how long a file that is not needed stays.
+    pub file_delete_delay: Duration,
+    /// `retention.ms`: the age at which a segment goes, in milliseconds; none for never.
+    pub retention_ms: Option<i64>,
+    /// `retention.bytes`: the size from which the oldest segments go; none for never.
+    pub retention_bytes: Option<u64>,
+    /// Whether `cleanup.policy` holds `delete`.
+    pub delete_by_retention: bool,
+}
+
+impl Default for LogConfig {
+    /// Kafka's defaults (`LogConfig`).
+    fn default() -> Self {
+        Self {
+            segment_bytes: 1 << 30,
+            segment_ms: 7 * 24 * 3600 * 1000,
+            segment_jitter_ms: 0,
+            segment_index_bytes: 10 << 20,
+            index_interval_bytes: 4096,
+            file_delete_delay: Duration::from_secs(60),
+            retention_ms: Some(7 * 24 * 3600 * 1000),
+            retention_bytes: None,
+            delete_by_retention: true,
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! The files that a log directory has for all its logs: the checkpoints and the mark of a clean
+//! shutdown.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use api::{FileEffect, FileOutcome, FileRef, IoError, IoErrorKind};
+use base::{Offset, TopicPartition};
+
+use crate::atomic_file::AtomicFile;
+use crate::names::{FolderName, parse_folder};
+use crate::text;
+
+/// The largest checkpoint that is read, in bytes.
+const TEXT_BYTES_MAX: u32 = 64 << 20;
+const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
+
+/// One of the checkpoints of a directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CheckpointKind {
+    /// `recovery-point-offset-checkpoint`: below it nothing has to be checked after a crash.
+    RecoveryPoint,
+    /// `log-start-offset-checkpoint`: only logs whose start lies within their first segment.
+    LogStartOffset,
+    /// `replication-offset-checkpoint`: the high watermarks.
+    Replication,
+}
+
+impl CheckpointKind {
+    const ALL: [CheckpointKind; 3] = [
+        CheckpointKind::RecoveryPoint,
+        CheckpointKind::LogStartOffset,
+        CheckpointKind::Replication,
+    ];
+
+    fn file_name(self) -> &'static str {
+        match self {
+            CheckpointKind::RecoveryPoint => "recovery-point-offset-checkpoint",
+            CheckpointKind::LogStartOffset => "log-start-offset-checkpoint",
+            CheckpointKind::Replication => "replication-offset-checkpoint",
+        }
+    }
+}
+
+/// What goes on with a directory when an effect is done; opaque, to be handed back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DirectoryStep(Step);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    Open,
+    Checkpoint(CheckpointKind),
+    CleanShutdown,
+}
+
+/// What a directory says to its owner.
+#[derive(Debug)]
+pub enum DirectoryEvent {
+    /// It is read.
+    Opened(FoundDirectory),
+    /// A checkpoint with at least what was last given is durable.
+    CheckpointWritten(CheckpointKind),
+    /// Everything is durable, and the mark of a clean shutdown is set.
+    Closed,
+    /// It can no longer be trusted.
+    Failed {
+        /// What happened.
+        cause: IoError,
+    },
+}
+
+/// What a directory holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundDirectory {
+    /// Whether the broker stopped in order. The mark is gone now.
+    pub clean_shutdown: bool,
+    /// The epoch that the broker had then, if it is known.
+    pub broker_epoch: Option<i64>,
+    /// Below them nothing has to be checked.
+    pub recovery_points: BTreeMap<TopicPartition, Offset>,
+    /// The starts of logs whose first segments begin earlier.
+    pub log_start_offsets: BTreeMap<TopicPartition, Offset>,
+    /// The high watermarks.
+    pub high_watermarks: BTreeMap<TopicPartition, Offset>,
+    /// The logs.
+    pub logs: Vec<TopicPartition>,
+    /// Folders of deleted logs, whose removal was interrupted.
+    pub deleted: Vec<PathBuf>,
+}
+
+/// A log directory.
+#[derive(Debug)]
+pub struct Directory {
+    path: PathBuf,
+    reading: Option<Reading>,
+    found: FoundDirectory,
+    writing: BTreeMap<CheckpointKind, AtomicFile>,
+    /// What came while a checkpoint was being written: the newest is written next.
+    next: BTreeMap<CheckpointKind, Vec<(TopicPartition, Offset)>>,
+    closing: Option<Closing>,
+    has_failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    Folder,
+    CleanShutdown,
+    RemovingMark,
+    SyncingFolder,
+    Checkpoint(CheckpointKind),
+}
+
+#[derive(Debug)]
+struct Closing {
+    broker_epoch: i64,
+    mark: Option<AtomicFile>,
+}
+
+type Out = Vec<FileEffect<DirectoryStep>>;
+
+impl Directory {
+    /// Reads the directory at `path`, and takes the mark of a clean shutdown away.
+    pub fn open(path: PathBuf, out: &mut Out) -> Self {
+        let directory = path.clone();
+        out.push(FileEffect::List { token: DirectoryStep(Step::Open), directory });
+        Self {
+            path,
+            reading: Some(Reading::Folder),
+            found: FoundDirectory::default(),
+            writing: BTreeMap::new(),
+            next: BTreeMap::new(),
+            closing: None,
+            has_failed: false,
+        }
+    }
+
+    /// Takes the outcome of one of its effects.
+    pub fn on_file(
+        &mut self,
+        step: DirectoryStep,
+        outcome: FileOutcome,
+        out: &mut Out,
+        events: &mut Vec<DirectoryEvent>,
+    ) {
+        if self.has_failed {
+            return;
+        }
+        let result = match step.0 {
+            Step::Open => self.read_on(outcome, out, events),
+            Step::Checkpoint(kind) => self.on_checkpoint(kind, outcome, out, events),
+            Step::CleanShutdown => self.on_mark(outcome, out, events),
+        };
+        if let Err(cause) = result {
+            self.has_failed = true;
+            events.push(DirectoryEvent::Failed { cause });
+        }
+    }
+
+    /// Writes a checkpoint: all its entries, also those of other shards. While one is being
+    /// written, only the newest that comes is kept.
+    pub fn write_checkpoint(
+        &mut self,
+        kind: CheckpointKind,
+        entries: Vec<(TopicPartition, Offset)>,
+        out: &mut Out,
+    ) {
+        if self.writing.contains_key(&kind) {
+            self.next.insert(kind, entries);
+            return;
+        }
+        let path = self.path.join(kind.file_name());
+        let token = DirectoryStep(Step::Checkpoint(kind));
+        let file = AtomicFile::replace(path, text::format_offsets(&entries), token, out);
+        self.writing.insert(kind, file);
+    }
+
+    /// Sets the mark of a clean shutdown, after the checkpoints that are being written. All logs
+    /// must be closed.
+    pub fn close(&mut self, broker_epoch: i64, out: &mut Out) {
+        self.closing = Some(Closing { broker_epoch, mark: None });
+        self.mark_when_idle(out);
+    }
+
+    fn read_on(
+        &mut self,
+        outcome: FileOutcome,
+        out: &mut Out,
+        events: &mut Vec<DirectoryEvent>,
+    ) -> Result<(), IoError> {
+        let reading = self.reading.expect("the directory is being read");
+        let next = match reading {
+            Reading::Folder => {
+                self.take_listing(outcome)?;
+                Reading::CleanShutdown
+            }
+            Reading::CleanShutdown => {
+                let text = found_text(outcome)?;
+                self.found.clean_shutdown = text.is_some();
+                self.found.broker_epoch = text.as_deref().and_then(text::parse_clean_shutdown);
+                Reading::RemovingMark
+            }
+            Reading::RemovingMark => {
+                outcome.done()?;
+                Reading::SyncingFolder
+            }
+            Reading::SyncingFolder => {
+                outcome.done()?;
+                Reading::Checkpoint(CheckpointKind::RecoveryPoint)
+            }
+            Reading::Checkpoint(kind) => {
+                self.take_checkpoint(kind, &found_text(outcome)?.unwrap_or_default());
+                let behind = CheckpointKind::ALL.into_iter().find(|other| *other > kind);
+                let Some(next) = behind else {
+                    self.reading = None;
+                    events.push(DirectoryEvent::Opened(std::mem::take(&mut self.found)));
+                    return Ok(());
+                };
+                Reading::Checkpoint(next)
+            }
+        };
+        self.reading = Some(next);
+        self.read_next(next, out);
+        Ok(())
+    }
+
+    fn read_next(&self, reading: Reading, out: &mut Out) {
+        let token = DirectoryStep(Step::Open);
+        let read = |name: &str| FileEffect::Read {
+            token,
+            file: FileRef::new(self.path.join(name)),
+            position: 0,
+            length: TEXT_BYTES_MAX,
+        };
+        out.push(match reading {
+            Reading::Folder => FileEffect::List { token, directory: self.path.clone() },
+            Reading::CleanShutdown => read(CLEAN_SHUTDOWN),
+            Reading::RemovingMark => {
+                FileEffect::Remove { token, path: self.path.join(CLEAN_SHUTDOWN) }
+            }
+            // Once anything is appended, no crash may bring the mark back.
+            Reading::SyncingFolder => {
+                FileEffect::SyncDirectory { token, directory: self.path.clone() }
+            }
+            Reading::Checkpoint(kind) => read(kind.file_name()),
+        });
+    }
+
+    fn take_listing(&mut self, outcome: FileOutcome) -> Result<(), IoError> {
+        for entry in outcome.listed()?.into_iter().filter(|entry| entry.is_directory) {
+            match parse_folder(&entry.name) {
+                FolderName::Log(partition) => self.found.logs.push(partition),
+                FolderName::Deleted => self.found.deleted.push(self.path.join(&entry.name)),
+                FolderName::Future | FolderName::Stray => {
+                    tracing::warn!(folder = entry.name, "left as it is");
+                }
+                FolderName::Other => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn take_checkpoint(&mut self, kind: CheckpointKind, text: &str) {
+        let entries = text::parse_offsets(text).unwrap_or_else(|bad| {
+            // As Kafka does: without recovery points all is checked, without starts the first
+            // segments tell.
+            let file = self.path.join(kind.file_name());
+            tracing::warn!(file = %file.display(), %bad, "an unreadable checkpoint is ignored");
+            Vec::new()
+        });
+        let map = match kind {
+            CheckpointKind::RecoveryPoint => &mut self.found.recovery_points,
+            CheckpointKind::LogStartOffset => &mut self.found.log_start_offsets,
+            CheckpointKind::Replication => &mut self.found.high_watermarks,
+        };
+        map.extend(entries);
+    }
+
+    fn on_checkpoint(
+        &mut self,
+        kind: CheckpointKind,
+        outcome: FileOutcome,
+        out: &mut Out,
+        events: &mut Vec<DirectoryEvent>,
+    ) -> Result<(), IoError> {
+        let file = self.writing.get_mut(&kind).expect("the checkpoint is being written");
+        match file.on_done(outcome.done(), DirectoryStep(Step::Checkpoint(kind)), out) {
+            Ok(false) => return Ok(()),
+            Ok(true) => events.push(DirectoryEvent::CheckpointWritten(kind)),
+            Err(cause) if cause.kind == IoErrorKind::NoSpace => {
+                // The old checkpoint is still there, and the next one comes soon.
+                tracing::warn!(%cause, "a checkpoint did not fit the disk");
+            }
+            Err(cause) => return Err(cause),
+        }
+        self.writing.remove(&kind);
+        if let Some(entries) = self.next.remove(&kind) {
+            self.write_checkpoint(kind, entries, out);
+        }
+        self.mark_when_idle(out);
+        Ok(())
+    }
+
+    fn mark_when_idle(&mut self, out: &mut Out) {
+        let Some(closing) = &mut self.closing else { return };
+        if !self.writing.is_empty() || closing.mark.is_some() {
+            return;
+        }
+        let path = self.path.join(CLEAN_SHUTDOWN);
+        let content = text::format_clean_shutdown(closing.broker_epoch);
+        let token = DirectoryStep(Step::CleanShutdown);
+        closing.mark = Some(AtomicFile::replace(path, content, token, out));
+    }
+
+    fn on_mark(
+        &mut self,
+        outcome: FileOutcome,
+        out: &mut Out,
+        events: &mut Vec<DirectoryEvent>,
+    ) -> Result<(), IoError> {
+        let closing = self.closing.as_mut().expect("the directory is being closed");
+        let mark = closing.mark.as_mut().expect("the mark is being written");
+        if mark.on_done(outcome.done(), DirectoryStep(Step::CleanShutdown), out)? {
+            events.push(DirectoryEvent::Closed);
+        }
+        Ok(())
+    }
+}
+
+/// The text that was read; `None` where there is no file.
+fn found_text(outcome: FileOutcome) -> Result<Option<String>, IoError> {
+    match outcome.read() {
+        Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,46 @@
+//! One partition's log on disk, in Kafka's files, as a state machine; and the files that a log
+//! directory has for all its logs.
+//!
+//! A [`Log`] gathers what is appended in a turn into one write, tells what is written and what is
+//! durable, plans reads as slices of files, finds records by timestamp, knows the leader epochs,
+//! deletes and cuts segments, and recovers what a crash left. `docs/data_format.md` has every
+//! file. A [`Directory`] reads and writes the checkpoints.
+//!
+//! Depends on: `base`, `records`, and `api` for the effects on files. Deliberately absent: I/O
+//! (effects are appended to a list and their outcomes handed back), the wire, the high watermark
+//! and everything else that needs other replicas. Compaction, producer state and transactions are
+//! not here yet: they find a place beside `log/ending.rs`, and what they keep per batch in the
+//! walks of `opening.rs` and in `Log::append`.
+
+mod atomic_file;
+mod config;
+mod directory;
+mod epochs;
+mod index;
+mod log;
+mod marks;
+mod names;
+mod opening;
+mod scan;
+mod segment;
+mod step;
+mod tail;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub use config::LogConfig;
+pub use directory::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
+pub use log::{
+    AppendBatch, AppendError, AppendInfo, Durability, Log, LogEffects, LogState, OffsetOutOfRange,
+    Read, ReadError, ReadPlan, ReadRequest, UNWRITTEN_BYTES_MAX,
+};
+pub use names::{FolderName, parse_folder};
+pub use opening::{Checkpoints, LogParams};
+pub use step::{FoundTimestamp, LogEvent, LogStep, Ticket};
+pub use text::{
+    BadFile, MetaProperties, format_clean_shutdown, format_offsets, parse_clean_shutdown,
+    parse_offsets,
+};

@@ -1,0 +1,375 @@
+//! What ends: the start of the log moves on, its end is cut off, the log is closed or deleted.
+
+use std::path::PathBuf;
+
+use api::{FileEffect, IoErrorKind, IoResult};
+use base::{Instant, Now, Offset, Slab, Uuid};
+
+use super::search::FLOWS_MAX;
+use super::{Log, LogEffects, LogState};
+use crate::names;
+use crate::opening::{Checkpoints, LogParams, Opened, Opening};
+use crate::segment::Segment;
+use crate::step::{LogEvent, LogStep, Step};
+
+/// An offset that the log does not hold (OFFSET_OUT_OF_RANGE).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{offset} is not within {log_start_offset} and {end_offset}")]
+pub struct OffsetOutOfRange {
+    /// The offset.
+    pub offset: Offset,
+    /// The first offset of the log.
+    pub log_start_offset: Offset,
+    /// The end of what is written.
+    pub end_offset: Offset,
+}
+
+/// A log whose end is being cut off.
+#[derive(Debug)]
+pub(super) struct Cutting {
+    offset: Offset,
+    stage: CuttingStage,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum CuttingStage {
+    /// Until nothing is on its way to the disk, and the place of the offset is known.
+    Waiting,
+    Cutting {
+        outstanding: u32,
+    },
+    /// The last segment is loaded again, as when a log is opened.
+    Opening,
+}
+
+/// A log that is being deleted.
+#[derive(Debug)]
+pub(super) struct Removing {
+    path: PathBuf,
+    is_renamed: bool,
+    /// When the folder goes, once it is renamed.
+    pub(super) due: Option<Instant>,
+}
+
+impl Log {
+    /// Moves the start of the log to `new_start`, and deletes the segments that lie below it. A
+    /// start that is not above the present one changes nothing. The caller has bounded it by the
+    /// high watermark.
+    ///
+    /// # Errors
+    /// The log does not reach so far.
+    pub fn delete_records(
+        &mut self,
+        now: Now,
+        new_start: Offset,
+        out: &mut LogEffects,
+    ) -> Result<(), OffsetOutOfRange> {
+        let (log_start_offset, end_offset) = (self.log_start_offset, self.written_end_offset());
+        if new_start > end_offset {
+            return Err(OffsetOutOfRange { offset: new_start, log_start_offset, end_offset });
+        }
+        if new_start > log_start_offset && self.state == LogState::Open {
+            self.log_start_offset = new_start;
+            let below = self.segments.iter().skip(1).take_while(|next| next.base <= new_start);
+            self.delete_oldest(now, below.count(), out);
+        }
+        Ok(())
+    }
+
+    /// Deletes the oldest segments as far as `retention.ms` and `retention.bytes` say, and none
+    /// that reaches beyond `up_to`, the high watermark. Call it from time to time
+    /// (`log.retention.check.interval.ms`): timestamps that are not known yet are looked up, and
+    /// a segment that is written is rolled first, for the next call.
+    pub fn apply_retention(
+        &mut self,
+        now: Now,
+        up_to: Offset,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        if self.state != LogState::Open
+            || self.cutting.is_some()
+            || !self.config.delete_by_retention
+        {
+            return;
+        }
+        let sealed = &self.segments[..self.segments.len() - 1];
+        if self.config.retention_ms.is_some()
+            && sealed.iter().any(|it| it.largest_timestamp.is_none() && it.time_entries > 0)
+        {
+            // The search looks every segment up. Whoever owns the log ignores its answer.
+            self.find_max_timestamp(out);
+            return;
+        }
+        let by_age = self.segments.iter().take_while(|segment| self.is_old(now, segment)).count();
+        let mut surplus = match self.config.retention_bytes {
+            Some(bytes) => self.size_bytes().saturating_sub(bytes),
+            None => 0,
+        };
+        let mut by_size = 0;
+        for segment in &self.segments {
+            let Some(rest) = surplus.checked_sub(u64::from(segment.bytes)) else { break };
+            if surplus == 0 {
+                break;
+            }
+            (surplus, by_size) = (rest, by_size + 1);
+        }
+        let count = by_age.max(by_size);
+        let is_settled = self.writer.is_idle() && up_to >= self.writer.end;
+        if count == self.segments.len() && is_settled && self.active().bytes > 0 {
+            self.roll(now, self.writer.end);
+            let directory = self.directory.clone();
+            self.active_mut().prepare(&directory, LogStep(Step::Prepare), out);
+            self.seal_next(out);
+        }
+        let ends = self.segments.iter().skip(1).take(count);
+        let deletable = ends.take_while(|next| next.base <= up_to).count();
+        self.delete_oldest(now, deletable, out);
+        let first = self.segments[0].base;
+        if first > self.log_start_offset {
+            self.log_start_offset = first;
+            self.epochs_file.stale |= self.epochs.truncate_from_start(first);
+            events.push(LogEvent::StartMoved { log_start_offset: first });
+        }
+    }
+
+    /// Cuts off everything from `offset` on. [`LogEvent::Truncated`] says that it is done; until
+    /// then appends are refused.
+    ///
+    /// # Panics
+    /// If the log is not open, or is being cut already.
+    pub fn truncate_to(
+        &mut self,
+        now: Now,
+        offset: Offset,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        assert_eq!(self.state, LogState::Open, "only an open log is cut");
+        assert!(self.cutting.is_none(), "a log is cut once at a time");
+        self.cutting = Some(Cutting { offset, stage: CuttingStage::Waiting });
+        self.cut_on(now, out, events);
+    }
+
+    /// Brings everything to disk, trims it and writes the indexes. [`LogEvent::Closed`] says that
+    /// it is done. Of a log that is not open there is nothing to close.
+    pub fn close(&mut self, now: Now, out: &mut LogEffects, events: &mut Vec<LogEvent>) {
+        if self.state == LogState::Open {
+            self.state = LogState::Closing;
+            self.close_on(now, out, events);
+        }
+    }
+
+    /// Deletes the log: its folder gets another name at once ([`LogEvent::Renamed`]), made with
+    /// `unique`, and goes after a while ([`LogEvent::Removed`]). Slices that are being sent stay
+    /// whole.
+    pub fn remove(&mut self, unique: Uuid, out: &mut LogEffects) {
+        let from = self.directory.clone();
+        let to = from.with_file_name(names::deleted_folder(&self.partition, unique));
+        let aside = self.set_aside.drain(..).map(|(_, file)| file);
+        let files = self.segments.iter().map(|it| it.log.clone()).chain(aside).collect();
+        self.state = LogState::Removing;
+        self.opening = None;
+        self.flows = Slab::new(FLOWS_MAX);
+        self.retry_at = None;
+        self.tail.clear();
+        self.removing = Some(Removing { path: to.clone(), is_renamed: false, due: None });
+        out.push(FileEffect::Rename { token: LogStep(Step::Remove), from, to, files });
+    }
+
+    pub(super) fn on_removed(
+        &mut self,
+        now: Now,
+        result: IoResult<()>,
+        events: &mut Vec<LogEvent>,
+    ) {
+        let removing = self.removing.as_mut().expect("the log is being deleted");
+        match result {
+            Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
+            _ if removing.is_renamed => {
+                self.state = LogState::Closed;
+                events.push(LogEvent::Removed);
+            }
+            _ => {
+                removing.is_renamed = true;
+                removing.due = Some(now.mono + self.config.file_delete_delay);
+                events.push(LogEvent::Renamed);
+            }
+        }
+    }
+
+    /// Removes the files, and the folder, whose time has come.
+    pub(super) fn remove_due(&mut self, now: Now, out: &mut LogEffects) {
+        while let Some((_, file)) = self.set_aside.pop_front_if(|(due, _)| *due <= now.mono) {
+            let path = file.path().to_path_buf();
+            out.push(FileEffect::Remove { token: LogStep(Step::Delete), path });
+        }
+        if let Some(removing) = &mut self.removing
+            && removing.due.take_if(|due| *due <= now.mono).is_some()
+        {
+            let path = removing.path.clone();
+            out.push(FileEffect::Remove { token: LogStep(Step::Remove), path });
+        }
+    }
+
+    pub(super) fn on_deleted(&mut self, result: IoResult<()>, events: &mut Vec<LogEvent>) {
+        match result {
+            Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
+            _ => {}
+        }
+    }
+
+    /// Goes on with closing, as far as it can.
+    pub(super) fn close_on(&mut self, now: Now, out: &mut LogEffects, events: &mut Vec<LogEvent>) {
+        self.flush_turn(now, out);
+        if !self.writer.is_idle() {
+            return;
+        }
+        if !self.is_sealed {
+            self.is_sealed = true;
+            self.seal_active(out);
+        }
+        let epochs_idle = self.epochs_file.writing.is_none() && !self.epochs_file.stale;
+        if self.writer.sealing.is_empty() && self.writer.sync.under_way.is_none() && epochs_idle {
+            self.state = LogState::Closed;
+            self.flows = Slab::new(FLOWS_MAX);
+            self.tail.clear();
+            events.push(LogEvent::Closed { end_offset: self.writer.end });
+        }
+    }
+
+    /// Goes on with cutting the end off, as far as it can.
+    pub(super) fn cut_on(&mut self, now: Now, out: &mut LogEffects, events: &mut Vec<LogEvent>) {
+        let Some(cutting) = &self.cutting else { return };
+        if cutting.stage != CuttingStage::Waiting {
+            return;
+        }
+        let offset = cutting.offset;
+        self.flush_turn(now, out);
+        let writer = &self.writer;
+        let settled = writer.is_idle() && writer.sealing.is_empty();
+        if !settled || writer.sync.under_way.is_some() || self.epochs_file.writing.is_some() {
+            return;
+        }
+        if offset >= self.writer.end {
+            self.cutting = None;
+            events.push(LogEvent::Truncated { end_offset: self.writer.end });
+            return;
+        }
+        let (keep, position) = if offset <= self.segments[0].base {
+            // Nothing stays: the log begins anew at the offset.
+            (0, 0)
+        } else {
+            match self.start_of(offset) {
+                Ok(Some((place, position))) if position > 0 => (place + 1, position),
+                Ok(Some((place, _))) => (place, self.segments[place - 1].bytes),
+                Err(_) => (self.segment_of(offset), 0),
+                Ok(None) => {
+                    // Its event brings us here again; when there is no room, another's does.
+                    self.begin_locate(offset, out);
+                    return;
+                }
+            }
+        };
+        self.cut_at(now, keep, position, out);
+    }
+
+    /// Keeps `keep` segments, the last of them up to `position`.
+    fn cut_at(&mut self, now: Now, keep: usize, position: u32, out: &mut LogEffects) {
+        let offset = self.cutting.as_ref().expect("it is being cut").offset;
+        tracing::info!(partition = %self.partition, %offset, keep, "the end of the log is cut off");
+        let before = out.len();
+        let dropped = self.segments.split_off(keep);
+        let due = now.mono + self.config.file_delete_delay;
+        let token = LogStep(Step::Truncate);
+        for segment in &dropped {
+            for file in segment.set_aside(&self.directory, token, out) {
+                self.set_aside.push_back((due, file));
+            }
+        }
+        if let Some(last) = self.segments.last_mut() {
+            last.bytes = position;
+            let (file, length) = (last.log.clone(), u64::from(position));
+            out.push(FileEffect::Truncate { token, file, length });
+        } else {
+            self.log_start_offset = offset;
+        }
+        let outstanding = u32::try_from(out.len() - before).expect("segments are few");
+        self.forget_places();
+        self.tail.clear();
+        self.flows = Slab::new(FLOWS_MAX);
+        self.state = LogState::Opening;
+        self.epochs_file.stale |= self.epochs.truncate_from_end(offset);
+        self.writer.flushed_end = self.writer.flushed_end.min(offset);
+        let cutting = self.cutting.as_mut().expect("it is being cut");
+        cutting.stage = CuttingStage::Cutting { outstanding };
+    }
+
+    pub(super) fn on_cut(
+        &mut self,
+        result: IoResult<()>,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        match result {
+            Err(cause) if cause.kind != IoErrorKind::NotFound => return self.fail(cause, events),
+            _ => {}
+        }
+        let Some(cutting) = &mut self.cutting else { return };
+        let CuttingStage::Cutting { outstanding } = &mut cutting.stage else { return };
+        *outstanding -= 1;
+        if *outstanding > 0 {
+            return;
+        }
+        cutting.stage = CuttingStage::Opening;
+        let found = Checkpoints {
+            clean_shutdown: true,
+            recovery_point: self.writer.flushed_end,
+            log_start_offset: self.log_start_offset,
+        };
+        let params = LogParams {
+            directory: self.directory.clone(),
+            partition: self.partition.clone(),
+            topic_id: self.topic_id,
+            config: self.config.clone(),
+        };
+        self.opening = Some(Box::new(Opening::open(params, found, out)));
+    }
+
+    /// After the end was cut off, what is newer in memory than on disk holds. Returns the event.
+    pub(super) fn keep_over_cut(&mut self, opened: &mut Opened) -> Option<LogEvent> {
+        self.cutting.take()?;
+        opened.epochs = std::mem::take(&mut self.epochs);
+        opened.flushed_end_offset = self.writer.flushed_end.min(opened.end_offset);
+        // These are the files that wait in `set_aside` already.
+        opened.set_aside.clear();
+        Some(LogEvent::Truncated { end_offset: opened.end_offset })
+    }
+
+    fn is_old(&self, now: Now, segment: &Segment) -> bool {
+        let Some(retention_ms) = self.config.retention_ms else { return false };
+        let largest = if segment.base == self.active().base {
+            self.writer.index.largest().map(|entry| entry.timestamp)
+        } else {
+            segment.largest_timestamp.filter(|largest| *largest >= 0)
+        };
+        let from = largest.unwrap_or(segment.modified_ms);
+        now.wall_ms.saturating_sub(from) > retention_ms
+    }
+
+    /// Deletes up to `count` of the oldest segments, but none that is written or being sealed.
+    fn delete_oldest(&mut self, now: Now, count: usize, out: &mut LogEffects) {
+        let busy = self.writer.sealing.front().map_or(self.active().base, |sealing| sealing.base);
+        let sealed = self.segments.iter().take_while(|segment| segment.base < busy).count();
+        let due = now.mono + self.config.file_delete_delay;
+        for segment in self.segments.drain(..count.min(sealed)) {
+            tracing::info!(partition = %self.partition, base = %segment.base, "deleting a segment");
+            for file in segment.set_aside(&self.directory, LogStep(Step::Delete), out) {
+                self.set_aside.push_back((due, file));
+            }
+        }
+        self.forget_places();
+        self.epochs_file.stale |= self.epochs.truncate_from_start(self.log_start_offset);
+        self.write_epochs(now, out);
+    }
+}

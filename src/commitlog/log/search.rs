@@ -1,0 +1,540 @@
+//! Searches that take more than one turn: the place of an offset in a file, and the record of a
+//! timestamp.
+
+use std::ops::ControlFlow;
+
+use api::{FileEffect, FileRef, IoResult};
+use base::{Offset, Token};
+use bytes::Bytes;
+use records::{Batch, BatchHeader, NO_TIMESTAMP};
+
+use super::place::{FoundBatch, Located, ReadError};
+use super::{Log, LogEffects, LogState};
+use crate::index::{OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry};
+use crate::names;
+use crate::scan::Scanner;
+use crate::step::{FoundTimestamp, LogEvent, LogStep, Step, Ticket};
+
+/// Searches of one log at a time.
+pub(super) const FLOWS_MAX: usize = 64;
+/// What is read of an index at once, in entries, when the search has come down to it.
+const BLOCK_ENTRIES: u32 = 2048;
+/// A distance between two marks below which the headers are read without asking the index.
+const NEAR_BYTES: u32 = 256 << 10;
+/// The largest record that is unpacked in a search by timestamp, in bytes.
+const RECORD_BYTES_MAX: usize = 128 << 20;
+
+/// A search that is under way. Each has one read under way at a time.
+#[derive(Debug)]
+pub(super) enum Flow {
+    Locate(Locate),
+    Time(TimeSearch),
+}
+
+impl Flow {
+    /// The offset that it locates, if it does.
+    pub(super) fn locates(&self) -> Option<Offset> {
+        match self {
+            Flow::Locate(locate) => Some(locate.offset),
+            Flow::Time(_) => None,
+        }
+    }
+
+    /// The base offset of the segment that it is in.
+    fn segment(&self) -> Offset {
+        match self {
+            Flow::Locate(locate) => locate.segment,
+            Flow::Time(search) => search.segment,
+        }
+    }
+}
+
+/// What a search wants next.
+enum Next {
+    Read {
+        file: FileRef,
+        position: u64,
+        length: u32,
+    },
+    Located(Result<FoundBatch, ReadError>),
+    Time(Option<FoundTimestamp>),
+    /// The segment was deleted meanwhile.
+    Gone,
+    Failed,
+}
+
+/// Looks for the first batch that ends at an offset or behind it.
+#[derive(Debug)]
+pub(super) struct Locate {
+    offset: Offset,
+    /// The base offset of the segment that is searched.
+    segment: Offset,
+    stage: LocateStage,
+}
+
+#[derive(Debug)]
+enum LocateStage {
+    Index(IndexSearch),
+    Walk(Box<Scanner>),
+}
+
+/// Looks for the first record with a timestamp, or the first with the largest.
+#[derive(Debug)]
+pub(super) struct TimeSearch {
+    /// `None`: the largest of the log.
+    timestamp: Option<i64>,
+    /// The base offset of the segment that is looked at.
+    segment: Offset,
+    stage: TimeStage,
+}
+
+#[derive(Debug)]
+enum TimeStage {
+    /// Which segment is the first that reaches the timestamp: its last entry was `asked` for.
+    Segments {
+        asked: bool,
+    },
+    Times(IndexSearch),
+    Offsets(IndexSearch),
+    Walk(Box<Scanner>),
+    /// A batch that holds the record, and where to go on if it does not.
+    Batch {
+        end: u64,
+    },
+}
+
+/// A search in the file of an index, for the last entry up to a key.
+#[derive(Debug)]
+struct IndexSearch {
+    file: FileRef,
+    entry_bytes: usize,
+    key: i64,
+    /// The entry looked for, if there is one, is at `low` or behind, and before `high`.
+    low: u32,
+    high: u32,
+}
+
+impl IndexSearch {
+    fn reads(&self) -> Next {
+        let (position, length) = self.next_read();
+        Next::Read { file: self.file.clone(), position, length }
+    }
+
+    fn next_read(&self) -> (u64, u32) {
+        let (first, entries) = match self.high - self.low {
+            few if few <= BLOCK_ENTRIES => (self.low, few),
+            many => (self.low + many / 2, 1),
+        };
+        let bytes = self.entry_bytes as u32;
+        (u64::from(first) * u64::from(bytes), entries * bytes)
+    }
+
+    /// Takes what was read: the entry that was looked for, `None` for none, when it is over.
+    fn feed(&mut self, bytes: &[u8]) -> Option<Option<Vec<u8>>> {
+        let up_to_key = |entry: &[u8]| self.key_of(entry).is_some_and(|key| key <= self.key);
+        let entries = bytes.chunks_exact(self.entry_bytes);
+        if self.high - self.low <= BLOCK_ENTRIES {
+            return Some(entries.take_while(|entry| up_to_key(entry)).last().map(<[u8]>::to_vec));
+        }
+        let middle = self.low + (self.high - self.low) / 2;
+        if entries.take(1).any(up_to_key) {
+            self.low = middle;
+        } else {
+            self.high = middle;
+        }
+        None
+    }
+
+    /// The key of an entry; `None` for the padding that Kafka leaves behind the last one.
+    fn key_of(&self, entry: &[u8]) -> Option<i64> {
+        if let Ok(bytes) = <[u8; OFFSET_ENTRY_BYTES]>::try_from(entry) {
+            let entry = OffsetEntry::read(bytes);
+            return (entry.position > 0).then_some(i64::from(entry.relative_offset));
+        }
+        let bytes = <[u8; TIME_ENTRY_BYTES]>::try_from(entry).ok()?;
+        let entry = TimeEntry::read(bytes);
+        (entry.timestamp != 0 || entry.relative_offset != 0).then_some(entry.timestamp)
+    }
+}
+
+impl Locate {
+    fn in_segment(log: &Log, place: usize, offset: Offset) -> Self {
+        let segment = log.segments[place].base;
+        let stage = log.locate_stage(place, offset);
+        Self { offset, segment, stage }
+    }
+}
+
+impl Log {
+    /// Looks for the first record whose timestamp is at least `timestamp`, in milliseconds since
+    /// 1970, among those that are written. [`LogEvent::TimestampFound`] has the answer. `None`
+    /// when too many searches are under way, or the log is not open.
+    pub fn find_timestamp(&mut self, timestamp: i64, out: &mut LogEffects) -> Option<Ticket> {
+        self.begin_time_search(Some(timestamp), out)
+    }
+
+    /// Looks for the first record with the largest timestamp (KIP-734).
+    pub fn find_max_timestamp(&mut self, out: &mut LogEffects) -> Option<Ticket> {
+        self.begin_time_search(None, out)
+    }
+
+    fn begin_time_search(
+        &mut self,
+        timestamp: Option<i64>,
+        out: &mut LogEffects,
+    ) -> Option<Ticket> {
+        if self.state != LogState::Open {
+            return None;
+        }
+        let segment = self.segments[0].base;
+        let search = TimeSearch { timestamp, segment, stage: TimeStage::Segments { asked: false } };
+        let token = self.flows.insert(Some(Flow::Time(search))).ok()?;
+        // The first step always reads, so that the answer is an event like all others.
+        let (file, length) = (self.segments[0].log.clone(), 1);
+        out.push(FileEffect::Read { token: LogStep(Step::Flow(token)), file, position: 0, length });
+        Some(Ticket(token))
+    }
+
+    pub(super) fn on_flow(
+        &mut self,
+        token: Token,
+        result: IoResult<Bytes>,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        let Some(mut flow) = self.flows.get_mut(token).and_then(Option::take) else { return };
+        let is_gone = self.place_in(flow.segment()).is_none();
+        let next = match (result, &mut flow) {
+            _ if is_gone => Next::Gone,
+            (Err(cause), _) => return self.fail(cause, events),
+            (Ok(bytes), Flow::Locate(locate)) => self.locate_on(locate, &bytes),
+            (Ok(bytes), Flow::Time(search)) => self.time_on(search, &bytes),
+        };
+        let ticket = Ticket(token);
+        let event = match next {
+            Next::Read { file, position, length } => {
+                let slot = self.flows.get_mut(token).expect("the search has its place");
+                *slot = Some(flow);
+                let token = LogStep(Step::Flow(token));
+                return out.push(FileEffect::Read { token, file, position, length });
+            }
+            Next::Located(place) => {
+                let offset = flow.locates().expect("only a search for an offset locates");
+                self.remember(Located { offset, place });
+                LogEvent::Located { ticket }
+            }
+            Next::Gone if flow.locates().is_some() => LogEvent::Located { ticket },
+            Next::Time(found) => LogEvent::TimestampFound { ticket, found },
+            Next::Gone | Next::Failed => LogEvent::SearchFailed { ticket },
+        };
+        self.flows.remove(token);
+        events.push(event);
+    }
+
+    /// Begins to look for an offset: `None` when too many searches are under way.
+    pub(super) fn begin_locate(&mut self, offset: Offset, out: &mut LogEffects) -> Option<Ticket> {
+        let locate = Locate::in_segment(self, self.segment_of(offset), offset);
+        let next = self.locate_reads(&locate);
+        let token = self.flows.insert(Some(Flow::Locate(locate))).ok()?;
+        let Next::Read { file, position, length } = next else {
+            panic!("an offset that is written has bytes to be searched: {offset}")
+        };
+        out.push(FileEffect::Read { token: LogStep(Step::Flow(token)), file, position, length });
+        Some(Ticket(token))
+    }
+
+    /// How to look for an offset in the segment at `place`: from the last boundary that is known,
+    /// or by the index where that lies far before.
+    fn locate_stage(&self, place: usize, offset: Offset) -> LocateStage {
+        let segment = &self.segments[place];
+        let end = self.written_bytes_of(place);
+        let relative = (offset.0 - segment.base.0).clamp(0, i64::from(i32::MAX));
+        let relative_offset = u32::try_from(relative).expect("clamped");
+        let mark = segment.marks.floor(relative_offset);
+        let behind = segment.marks.first_behind(mark.position).map_or(end, |it| it.position);
+        let is_far = behind.saturating_sub(mark.position) > NEAR_BYTES;
+        let is_active = place + 1 == self.segments.len();
+        if is_far && !is_active && segment.offset_entries > 0 {
+            return LocateStage::Index(self.offset_search(place, relative));
+        }
+        let entries = if is_active { self.writer.index.offsets() } else { &[] };
+        let above = entries.partition_point(|entry| entry.relative_offset <= relative_offset);
+        let entry = above.checked_sub(1).map_or(0, |index| entries[index].position);
+        LocateStage::Walk(scan_from(entry.max(mark.position), end))
+    }
+
+    fn offset_search(&self, place: usize, key: i64) -> IndexSearch {
+        let segment = &self.segments[place];
+        IndexSearch {
+            file: FileRef::new(names::segment_file(&self.directory, segment.base, names::INDEX)),
+            entry_bytes: OFFSET_ENTRY_BYTES,
+            key,
+            low: 0,
+            high: segment.offset_entries,
+        }
+    }
+
+    fn locate_reads(&self, locate: &Locate) -> Next {
+        match &locate.stage {
+            LocateStage::Index(search) => search.reads(),
+            LocateStage::Walk(scanner) => self.walk_reads(locate.segment, scanner),
+        }
+    }
+
+    /// What a walk reads next; [`Next::Failed`] when it is over.
+    fn walk_reads(&self, segment: Offset, scanner: &Scanner) -> Next {
+        let place = self.place_in(segment);
+        match (place, scanner.next_read()) {
+            (Some(place), Some((position, length))) => {
+                let file = self.segments[place].log.clone();
+                Next::Read { file, position, length }
+            }
+            _ => Next::Failed,
+        }
+    }
+
+    fn locate_on(&self, locate: &mut Locate, bytes: &[u8]) -> Next {
+        let Some(place) = self.place_in(locate.segment) else { return Next::Gone };
+        match &mut locate.stage {
+            LocateStage::Index(search) => {
+                if let Some(entry) = search.feed(bytes) {
+                    let begin = self.segments[place].marks.floor(relative_key(search.key)).position;
+                    let begin = position_in(entry.as_deref()).max(begin);
+                    let end = self.written_bytes_of(place);
+                    locate.stage = LocateStage::Walk(scan_from(begin, end));
+                }
+                self.locate_reads(locate)
+            }
+            LocateStage::Walk(scanner) => {
+                let offset = locate.offset;
+                let found = walk(scanner, bytes, |header| header.last_offset() >= offset);
+                match found {
+                    Walked::Found(position, bytes) => {
+                        let segment = locate.segment;
+                        Next::Located(Ok(FoundBatch { segment, position, bytes }))
+                    }
+                    Walked::On => self.locate_reads(locate),
+                    Walked::Over if place + 1 < self.segments.len() => {
+                        // The offset lies in the gap behind this segment.
+                        *locate = Locate::in_segment(self, place + 1, offset);
+                        match self.locate_reads(locate) {
+                            Next::Failed => Next::Located(Err(ReadError::Corrupt)),
+                            next => next,
+                        }
+                    }
+                    Walked::Over | Walked::Corrupt => Next::Located(Err(ReadError::Corrupt)),
+                }
+            }
+        }
+    }
+
+    fn time_on(&mut self, search: &mut TimeSearch, bytes: &Bytes) -> Next {
+        let Some(place) = self.place_in(search.segment) else { return Next::Gone };
+        match &mut search.stage {
+            TimeStage::Segments { asked } => {
+                if *asked {
+                    let entry = <[u8; TIME_ENTRY_BYTES]>::try_from(&bytes[..]).map(TimeEntry::read);
+                    let largest = entry.map_or(NO_TIMESTAMP, |entry| entry.timestamp);
+                    self.segments[place].largest_timestamp = Some(largest);
+                }
+                self.choose_segment(search)
+            }
+            TimeStage::Times(times) => match times.feed(bytes) {
+                None => times.reads(),
+                Some(entry) => {
+                    let entry = entry.and_then(|bytes| bytes.try_into().ok()).map(TimeEntry::read);
+                    let relative_offset = entry.map_or(0, |entry| entry.relative_offset);
+                    self.search_from(search, place, relative_offset)
+                }
+            },
+            TimeStage::Offsets(offsets) => match offsets.feed(bytes) {
+                None => offsets.reads(),
+                Some(entry) => self.walk_from(search, place, position_in(entry.as_deref())),
+            },
+            TimeStage::Walk(scanner) => {
+                let (timestamp, start) = (search.timestamp, self.log_start_offset);
+                let reaches = |header: &BatchHeader| {
+                    timestamp.is_some_and(|wanted| header.max_timestamp >= wanted)
+                        && header.last_offset() >= start
+                };
+                match walk(scanner, bytes, reaches) {
+                    Walked::Found(position, length) => {
+                        let (begin, end) = (u64::from(position), u64::from(length));
+                        search.stage = TimeStage::Batch { end: begin + end };
+                        let file = self.segments[place].log.clone();
+                        Next::Read { file, position: begin, length }
+                    }
+                    Walked::On => self.walk_reads(search.segment, scanner),
+                    Walked::Over => Next::Time(None),
+                    Walked::Corrupt => Next::Failed,
+                }
+            }
+            TimeStage::Batch { end } => {
+                let end = *end;
+                let wanted = search.timestamp.unwrap_or(NO_TIMESTAMP);
+                match first_record(bytes, wanted, self.log_start_offset) {
+                    Ok(None) => {
+                        let end = u32::try_from(end).expect("a segment is below 2 GB");
+                        self.walk_from(search, place, end)
+                    }
+                    Ok(found) => Next::Time(found),
+                    Err(_) => Next::Failed,
+                }
+            }
+        }
+    }
+
+    /// Chooses the segment that holds the record, asking for the largest timestamps that are not
+    /// known yet one by one.
+    fn choose_segment(&mut self, search: &mut TimeSearch) -> Next {
+        let mut largest_of_all = None;
+        for place in 0..self.segments.len() {
+            let is_active = place + 1 == self.segments.len();
+            let segment = &mut self.segments[place];
+            if is_active {
+                let largest = self.writer.index.largest();
+                segment.largest_timestamp = Some(largest.map_or(NO_TIMESTAMP, |it| it.timestamp));
+            } else if segment.time_entries == 0 {
+                segment.largest_timestamp.get_or_insert(NO_TIMESTAMP);
+            }
+            let Some(largest) = segment.largest_timestamp else {
+                search.segment = segment.base;
+                search.stage = TimeStage::Segments { asked: true };
+                let position = u64::from(segment.time_entries - 1) * TIME_ENTRY_BYTES as u64;
+                let file = names::segment_file(&self.directory, segment.base, names::TIME_INDEX);
+                let (file, length) = (FileRef::new(file), TIME_ENTRY_BYTES as u32);
+                return Next::Read { file, position, length };
+            };
+            match search.timestamp {
+                Some(wanted) if largest >= wanted => return self.search_times(search, place),
+                None if largest > largest_of_all.map_or(NO_TIMESTAMP, |(_, largest)| largest) => {
+                    largest_of_all = Some((place, largest));
+                }
+                _ => {}
+            }
+        }
+        let Some((place, largest)) = largest_of_all else { return Next::Time(None) };
+        search.timestamp = Some(largest);
+        self.search_times(search, place)
+    }
+
+    /// Asks the time index of the segment at `place` where to begin.
+    fn search_times(&self, search: &mut TimeSearch, place: usize) -> Next {
+        let segment = &self.segments[place];
+        search.segment = segment.base;
+        let wanted = search.timestamp.unwrap_or(NO_TIMESTAMP);
+        if place + 1 == self.segments.len() {
+            let times = self.writer.index.times();
+            let above = times.partition_point(|entry| entry.timestamp <= wanted);
+            let floor = above.checked_sub(1).map_or(0, |index| times[index].relative_offset);
+            return self.search_from(search, place, floor);
+        }
+        if segment.time_entries == 0 {
+            return self.search_from(search, place, 0);
+        }
+        let file = names::segment_file(&self.directory, segment.base, names::TIME_INDEX);
+        let times = IndexSearch {
+            file: FileRef::new(file),
+            entry_bytes: TIME_ENTRY_BYTES,
+            key: wanted,
+            low: 0,
+            high: segment.time_entries,
+        };
+        let next = times.reads();
+        search.stage = TimeStage::Times(times);
+        next
+    }
+
+    /// Goes to the batch of a relative offset in the segment at `place`, or before it.
+    fn search_from(&self, search: &mut TimeSearch, place: usize, relative_offset: u32) -> Next {
+        let segment = &self.segments[place];
+        let start = (self.log_start_offset.0 - segment.base.0).clamp(0, i64::from(i32::MAX));
+        let key = start.max(i64::from(relative_offset));
+        let is_active = place + 1 == self.segments.len();
+        if is_active || segment.offset_entries == 0 {
+            let entries = if is_active { self.writer.index.offsets() } else { &[] };
+            let above = entries.partition_point(|it| i64::from(it.relative_offset) <= key);
+            let position = above.checked_sub(1).map_or(0, |index| entries[index].position);
+            return self.walk_from(search, place, position);
+        }
+        let offsets = self.offset_search(place, key);
+        let next = offsets.reads();
+        search.stage = TimeStage::Offsets(offsets);
+        next
+    }
+
+    fn walk_from(&self, search: &mut TimeSearch, place: usize, position: u32) -> Next {
+        let scanner = scan_from(position, self.written_bytes_of(place));
+        if scanner.next_read().is_none() {
+            return Next::Time(None);
+        }
+        let next = self.walk_reads(search.segment, &scanner);
+        search.stage = TimeStage::Walk(scanner);
+        next
+    }
+
+    fn place_in(&self, base: Offset) -> Option<usize> {
+        let place = self.place_of(base);
+        self.segments.get(place).filter(|segment| segment.base == base).map(|_| place)
+    }
+}
+
+enum Walked {
+    /// A batch at this position, with this many bytes.
+    Found(u32, u32),
+    On,
+    Over,
+    Corrupt,
+}
+
+fn scan_from(position: u32, end: u32) -> Box<Scanner> {
+    Box::new(Scanner::headers(u64::from(position), u64::from(end)))
+}
+
+fn walk(scanner: &mut Scanner, bytes: &[u8], is_wanted: impl Fn(&BatchHeader) -> bool) -> Walked {
+    if bytes.is_empty() {
+        return Walked::Corrupt;
+    }
+    let mut found = None;
+    let walked = scanner.feed(bytes, |position, header| {
+        if !is_wanted(header) {
+            return ControlFlow::Continue(());
+        }
+        let bytes = header.batch_bytes().unwrap_or(0);
+        found = u32::try_from(position).ok().zip(u32::try_from(bytes).ok());
+        ControlFlow::Break(())
+    });
+    match (walked, found) {
+        (Err(_), _) => Walked::Corrupt,
+        (Ok(_), Some((position, bytes))) => Walked::Found(position, bytes),
+        (Ok(_), None) if scanner.next_read().is_some() => Walked::On,
+        (Ok(_), None) if scanner.finish().is_ok() => Walked::Over,
+        (Ok(_), None) => Walked::Corrupt,
+    }
+}
+
+fn first_record(
+    bytes: &Bytes,
+    timestamp: i64,
+    log_start_offset: Offset,
+) -> Result<Option<FoundTimestamp>, records::BatchError> {
+    let Some(batch) = Batch::read(bytes)? else { return Ok(None) };
+    let leader_epoch = batch.header().leader_epoch;
+    let mut reader = batch.records(RECORD_BYTES_MAX)?;
+    while let Some(record) = reader.next_record()? {
+        if record.timestamp >= timestamp && record.offset >= log_start_offset {
+            let (timestamp, offset) = (record.timestamp, record.offset);
+            return Ok(Some(FoundTimestamp { timestamp, offset, leader_epoch }));
+        }
+    }
+    Ok(None)
+}
+
+fn position_in(entry: Option<&[u8]>) -> u32 {
+    let bytes = entry.and_then(|bytes| <[u8; OFFSET_ENTRY_BYTES]>::try_from(bytes).ok());
+    bytes.map_or(0, |bytes| OffsetEntry::read(bytes).position)
+}
+
+fn relative_key(key: i64) -> u32 {
+    u32::try_from(key).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,149 @@
+//! How the files and folders of a log are called (`LogFileUtils`, `UnifiedLog`, `LocalLog`).
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::{Offset, PartitionIndex, TopicPartition, Uuid};
+
+/// The records of a segment.
+pub(crate) const LOG: &str = ".log";
+/// The sparse index from offsets to positions.
+pub(crate) const INDEX: &str = ".index";
+/// The sparse index from timestamps to offsets.
+pub(crate) const TIME_INDEX: &str = ".timeindex";
+/// The aborted transactions of a segment.
+pub(crate) const TRANSACTION_INDEX: &str = ".txnindex";
+/// Appended to the name of a file that is about to be removed.
+pub(crate) const DELETED: &str = ".deleted";
+/// Appended to what a cleaner has not finished.
+pub(crate) const CLEANED: &str = ".cleaned";
+/// Appended to what a cleaner has finished, and is putting in place.
+pub(crate) const SWAP: &str = ".swap";
+/// Appended to a file that is written beside the one that it will replace.
+pub(crate) const TEMPORARY: &str = ".tmp";
+
+/// Where the epochs of the leaders stand, in a log's folder.
+pub(crate) const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
+/// Where the id of the topic stands, in a log's folder.
+pub(crate) const PARTITION_METADATA: &str = "partition.metadata";
+
+const OFFSET_DIGITS: usize = 20;
+/// The longest name of a file that Kafka takes, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The file of the segment that begins at `base` with the given ending, in `folder`.
+pub(crate) fn segment_file(folder: &Path, base: Offset, ending: &str) -> PathBuf {
+    folder.join(format!("{:020}{ending}", base.0))
+}
+
+/// Takes the name of a segment's file apart: where the segment begins, and the ending.
+pub(crate) fn parse_segment_file(name: &str) -> Option<(Offset, &str)> {
+    let (digits, ending) = name.split_at_checked(OFFSET_DIGITS)?;
+    if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    Some((Offset(digits.parse().ok()?), ending))
+}
+
+/// What the name of a folder in a log directory says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FolderName {
+    /// The log of a partition: `topic-3`.
+    Log(TopicPartition),
+    /// A log that was deleted, and whose files are about to go: `topic-3.<32 digits>-delete`.
+    Deleted,
+    /// A copy of a log that is being moved here from another directory: `topic-3.<…>-future`.
+    Future,
+    /// A log that belongs to no partition that is known: `topic-3.<…>-stray`.
+    Stray,
+    /// No log.
+    Other,
+}
+
+/// Reads the name of a folder.
+pub fn parse_folder(name: &str) -> FolderName {
+    for (ending, kind) in [
+        ("-delete", FolderName::Deleted),
+        ("-future", FolderName::Future),
+        ("-stray", FolderName::Stray),
+    ] {
+        if name.strip_suffix(ending).is_some_and(|rest| rest.contains('.')) {
+            return kind;
+        }
+    }
+    let Some((topic, partition)) = name.rsplit_once('-') else { return FolderName::Other };
+    let is_number = !partition.is_empty() && partition.bytes().all(|byte| byte.is_ascii_digit());
+    match partition.parse() {
+        Ok(partition) if is_number && !topic.is_empty() => {
+            let partition = PartitionIndex(partition);
+            FolderName::Log(TopicPartition { topic: Arc::from(topic), partition })
+        }
+        _ => FolderName::Other,
+    }
+}
+
+/// The name of the folder into which a deleted log is renamed: the topic is cut so that the whole
+/// is no longer than a file system takes (`LocalLog.logDeleteDirName`).
+pub(crate) fn deleted_folder(partition: &TopicPartition, unique: Uuid) -> String {
+    let mut hex = String::with_capacity(32);
+    for byte in unique.0 {
+        hex.push_str(&format!("{byte:02x}"));
+    }
+    let tail = format!("-{}.{hex}-delete", partition.partition);
+    let room = NAME_BYTES_MAX.saturating_sub(tail.len());
+    let topic: String = partition.topic.chars().take(room).collect();
+    format!("{topic}{tail}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segment_names_come_back() {
+        let path = segment_file(Path::new("t-0"), Offset(42), INDEX);
+        assert_eq!(path.to_str(), Some("t-0/00000000000000000042.index"));
+        let table = [
+            ("00000000000000000042.index", Some((Offset(42), ".index"))),
+            ("00000000000000000042.log.deleted", Some((Offset(42), ".log.deleted"))),
+            (
+                "00000000000000000000-0000000000.checkpoint",
+                Some((Offset(0), "-0000000000.checkpoint")),
+            ),
+            ("99999999999999999999.log", None),
+            ("leader-epoch-checkpoint", None),
+            ("+0000000000000000042.log", None),
+            ("quorum-state", None),
+        ];
+        for (name, parsed) in table {
+            assert_eq!(parse_segment_file(name), parsed, "{name}");
+        }
+    }
+
+    #[test]
+    fn folders_are_told_apart() {
+        let log = |topic: &str, partition| {
+            let partition = PartitionIndex(partition);
+            FolderName::Log(TopicPartition { topic: Arc::from(topic), partition })
+        };
+        let table = [
+            ("orders-0", log("orders", 0)),
+            ("a-b-12", log("a-b", 12)),
+            ("orders", FolderName::Other),
+            ("-1", FolderName::Other),
+            ("orders-x", FolderName::Other),
+            ("orders-+1", FolderName::Other),
+            ("orders-0.0123456789abcdef0123456789abcdef-delete", FolderName::Deleted),
+            ("orders-0.0123456789abcdef0123456789abcdef-future", FolderName::Future),
+            ("orders-0.0123456789abcdef0123456789abcdef-stray", FolderName::Stray),
+        ];
+        for (name, parsed) in table {
+            assert_eq!(parse_folder(name), parsed, "{name}");
+        }
+        let partition =
+            TopicPartition { topic: Arc::from("t".repeat(249)), partition: PartitionIndex(7) };
+        let name = deleted_folder(&partition, Uuid([0xab; 16]));
+        assert_eq!(name.len(), NAME_BYTES_MAX);
+        assert_eq!(parse_folder(&name), FolderName::Deleted);
+    }
+}

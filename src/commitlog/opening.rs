@@ -1,0 +1,674 @@
+//! Makes a log's files, or finds out what an earlier run left and repairs it (`LogLoader`).
+//!
+//! What happens to a segment, in order of offset:
+//!
+//! | stop was clean | at or above the recovery point | `.index` there | last | treatment |
+//! |---|---|---|---|---|
+//! | yes | – | yes | no | taken over |
+//! | yes | – | yes | yes | taken over: its indexes are loaded, its end is read |
+//! | no | no | yes | no | taken over |
+//! | no | yes | – | – | recovered: every batch is checked, the indexes are made again |
+//! | – | – | no | – | recovered |
+//!
+//! A recovered segment ends before its first invalid byte, and with an invalid byte the log ends:
+//! later segments are set aside. A log that ends before its start begins anew at its start.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use api::{DirectoryEntry, FileEffect, FileOutcome, FileRef, IoErrorKind, IoResult};
+use base::{LeaderEpoch, Now, Offset, TopicId, TopicPartition};
+use bytes::Bytes;
+use records::BatchHeader;
+
+use crate::atomic_file::AtomicFile;
+use crate::config::LogConfig;
+use crate::epochs::Epochs;
+use crate::index::{self, SegmentIndex};
+use crate::marks::{Mark, Marks};
+use crate::names;
+use crate::scan::{Invalid, Scanner};
+use crate::segment::{Segment, SegmentFiles};
+use crate::step::{LogStep, Step};
+use crate::text;
+
+/// The largest checkpoint or metadata file that is read, in bytes.
+const TEXT_BYTES_MAX: u32 = 4 << 20;
+/// The largest index file that is loaded, in bytes.
+const INDEX_BYTES_MAX: u32 = 64 << 20;
+const STEP: LogStep = LogStep(Step::Open);
+
+type Out = Vec<FileEffect<LogStep>>;
+
+/// What the checkpoints of a log directory say of one log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoints {
+    /// Whether the broker stopped in order.
+    pub clean_shutdown: bool,
+    /// Everything below it was durable, 0 where that is not known.
+    pub recovery_point: Offset,
+    /// The first offset that may be read, 0 where there is no entry.
+    pub log_start_offset: Offset,
+}
+
+/// What a log is made with.
+#[derive(Clone, Debug)]
+pub struct LogParams {
+    /// Its folder.
+    pub directory: PathBuf,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The id of its topic.
+    pub topic_id: TopicId,
+    /// Its settings.
+    pub config: LogConfig,
+}
+
+/// An open log, as opening found it.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) segments: Vec<Segment>,
+    /// Of the last segment.
+    pub(crate) index: SegmentIndex,
+    /// Of the first batch of the last segment.
+    pub(crate) first_timestamp: Option<i64>,
+    pub(crate) epochs: Epochs,
+    pub(crate) log_start_offset: Offset,
+    pub(crate) end_offset: Offset,
+    pub(crate) flushed_end_offset: Offset,
+    /// Files with the suffix of deleted ones, to go after a while.
+    pub(crate) set_aside: Vec<FileRef>,
+}
+
+/// How far opening is.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    /// The next outcome will tell.
+    Going,
+    /// The log is open.
+    Done(Box<Opened>),
+    /// It holds something that must not be touched.
+    Unreadable(String),
+}
+
+/// A log that is being made or opened. One effect or one group of effects is under way at a time.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    params: LogParams,
+    found: Checkpoints,
+    stage: Stage,
+    waiting: VecDeque<SegmentFiles>,
+    has_metadata: bool,
+    has_epochs: bool,
+    epochs: Epochs,
+    epochs_changed: bool,
+    segments: Vec<Segment>,
+    last: Last,
+    set_aside: Vec<FileRef>,
+}
+
+/// What is known of the last segment that was loaded.
+#[derive(Debug, Default)]
+struct Last {
+    index: SegmentIndex,
+    first_timestamp: Option<i64>,
+    end: Offset,
+}
+
+#[derive(Debug)]
+enum Stage {
+    MakingFolder,
+    Listing,
+    ReadingEpochs,
+    ReadingMetadata,
+    WritingMetadata(AtomicFile),
+    LoadingOffsets(SegmentFiles),
+    LoadingTimes(SegmentFiles, Bytes),
+    LoadingFirst(Box<Walk>),
+    Walking(Box<Walk>),
+    /// Effects whose outcomes only have to be good; then the next segment.
+    Settling {
+        outstanding: u32,
+    },
+    /// The same, before the log is done.
+    Ending {
+        outstanding: u32,
+    },
+    WritingEpochs(AtomicFile),
+    /// Nothing is under way: a decision is being made.
+    Deciding,
+}
+
+/// A walk over the batches of one segment, to its end.
+#[derive(Debug)]
+struct Walk {
+    files: SegmentFiles,
+    log: FileRef,
+    scanner: Scanner,
+    recovers: bool,
+    index: SegmentIndex,
+    marks: Marks,
+    first_timestamp: Option<i64>,
+    end: Offset,
+    valid_bytes: u64,
+    invalid: Option<Invalid>,
+}
+
+impl Opening {
+    /// Makes the folder and the files of a new log.
+    pub(crate) fn create(params: LogParams, out: &mut Out) -> Self {
+        out.push(FileEffect::MakeDirectory { token: STEP, path: params.directory.clone() });
+        Self::new(params, Checkpoints::default(), Stage::MakingFolder)
+    }
+
+    /// Opens the log that is in the folder.
+    pub(crate) fn open(params: LogParams, found: Checkpoints, out: &mut Out) -> Self {
+        out.push(FileEffect::List { token: STEP, directory: params.directory.clone() });
+        Self::new(params, found, Stage::Listing)
+    }
+
+    fn new(params: LogParams, found: Checkpoints, stage: Stage) -> Self {
+        Self {
+            params,
+            found,
+            stage,
+            waiting: VecDeque::new(),
+            has_metadata: false,
+            has_epochs: false,
+            epochs: Epochs::default(),
+            epochs_changed: false,
+            segments: Vec::new(),
+            last: Last::default(),
+            set_aside: Vec::new(),
+        }
+    }
+
+    /// Takes the outcome of what is under way and asks for what comes next.
+    ///
+    /// # Errors
+    /// Whatever the disk refused: the log cannot be opened.
+    pub(crate) fn on_file(
+        &mut self,
+        now: Now,
+        outcome: FileOutcome,
+        out: &mut Out,
+    ) -> IoResult<Progress> {
+        match std::mem::replace(&mut self.stage, Stage::Deciding) {
+            Stage::MakingFolder => {
+                outcome.done()?;
+                self.write_metadata(out);
+            }
+            Stage::Listing => {
+                let entries = outcome.listed()?;
+                if let Some(sentence) = self.take_listing(&entries) {
+                    return Ok(Progress::Unreadable(sentence));
+                }
+                self.read_epochs(out);
+            }
+            Stage::ReadingEpochs => {
+                self.take_epochs(&found_text(outcome)?);
+                self.read_metadata(out);
+            }
+            Stage::ReadingMetadata => {
+                if let Some(sentence) = self.refuse_metadata(&found_text(outcome)?) {
+                    return Ok(Progress::Unreadable(sentence));
+                }
+                return self.next_segment(now, out);
+            }
+            Stage::WritingMetadata(mut file) => {
+                if file.on_done(outcome.done(), STEP, out)? {
+                    return self.next_segment(now, out);
+                }
+                self.stage = Stage::WritingMetadata(file);
+            }
+            Stage::LoadingOffsets(files) => {
+                let offsets = found_bytes(outcome)?;
+                self.read(&files, names::TIME_INDEX, INDEX_BYTES_MAX, out);
+                self.stage = Stage::LoadingTimes(files, offsets);
+            }
+            Stage::LoadingTimes(files, offsets) => {
+                let index = SegmentIndex::load(&offsets, &found_bytes(outcome)?);
+                return self.load_end(now, files, index, out);
+            }
+            Stage::LoadingFirst(mut walk) => {
+                let bytes = outcome.read()?;
+                if let Ok(header) = <&[u8; records::HEADER_BYTES]>::try_from(&bytes[..]) {
+                    walk.first_timestamp = Some(BatchHeader::read(header).max_timestamp);
+                }
+                return self.walk_on(now, walk, out);
+            }
+            Stage::Walking(mut walk) => {
+                let bytes = outcome.read()?;
+                self.epochs_changed |= walk.take(&bytes, &self.params.config, &mut self.epochs);
+                return self.walk_on(now, walk, out);
+            }
+            stage => return self.on_end(now, stage, outcome, out),
+        }
+        Ok(Progress::Going)
+    }
+
+    /// Takes the outcome of what ends a segment, or the whole.
+    fn on_end(
+        &mut self,
+        now: Now,
+        stage: Stage,
+        outcome: FileOutcome,
+        out: &mut Out,
+    ) -> IoResult<Progress> {
+        match stage {
+            Stage::Settling { outstanding } => {
+                done_or_missing(outcome)?;
+                if outstanding == 1 {
+                    return self.next_segment(now, out);
+                }
+                self.stage = Stage::Settling { outstanding: outstanding - 1 };
+            }
+            Stage::Ending { outstanding } => {
+                done_or_missing(outcome)?;
+                if outstanding == 1 {
+                    return Ok(self.write_epochs(out));
+                }
+                self.stage = Stage::Ending { outstanding: outstanding - 1 };
+            }
+            Stage::WritingEpochs(mut file) => {
+                if file.on_done(outcome.done(), STEP, out)? {
+                    return Ok(self.done());
+                }
+                self.stage = Stage::WritingEpochs(file);
+            }
+            stage => panic!("an outcome came in the stage {stage:?}"),
+        }
+        Ok(Progress::Going)
+    }
+
+    /// Sorts the files of the folder: a sentence when there is something that is not understood.
+    fn take_listing(&mut self, entries: &[DirectoryEntry]) -> Option<String> {
+        let mut segments = BTreeMap::new();
+        let mut leftovers = Vec::new();
+        for entry in entries.iter().filter(|entry| !entry.is_directory) {
+            self.has_epochs |= entry.name == names::LEADER_EPOCH_CHECKPOINT;
+            self.has_metadata |= entry.name == names::PARTITION_METADATA;
+            let Some((base, ending)) = names::parse_segment_file(&entry.name) else { continue };
+            if ending == names::LOG {
+                segments.insert(base, SegmentFiles::new(base, entry));
+            } else if ending.ends_with(names::SWAP) {
+                return Some(format!(
+                    "{} was left by a compaction that was interrupted; this version cannot \
+                     complete it",
+                    self.params.directory.join(&entry.name).display()
+                ));
+            } else if ending.ends_with(names::DELETED) || ending.ends_with(names::CLEANED) {
+                leftovers.push(entry.name.clone());
+            }
+        }
+        for entry in entries {
+            let Some((base, ending)) = names::parse_segment_file(&entry.name) else { continue };
+            let segment = segments.get_mut(&base);
+            match (ending, segment) {
+                (names::INDEX, Some(segment)) => segment.index_bytes = Some(entry.length),
+                (names::TIME_INDEX, Some(segment)) => segment.time_index_bytes = entry.length,
+                (names::INDEX | names::TIME_INDEX | names::TRANSACTION_INDEX, None) => {
+                    tracing::warn!(file = entry.name, "an index without its log is removed");
+                    leftovers.push(entry.name.clone());
+                }
+                _ => {}
+            }
+        }
+        for name in leftovers {
+            // Nothing waits for these: a file that stays is met again by the next start.
+            let file = FileRef::new(self.params.directory.join(name));
+            self.set_aside.push(file);
+        }
+        let too_long = segments.values().find(|files| files.log_bytes > i32::MAX as u64);
+        if let Some(files) = too_long {
+            let name = names::segment_file(&self.params.directory, files.base, names::LOG);
+            return Some(format!("{} is longer than a segment can be", name.display()));
+        }
+        self.waiting = segments.into_values().collect();
+        None
+    }
+
+    fn read_epochs(&mut self, out: &mut Out) {
+        if !self.has_epochs {
+            return self.read_metadata(out);
+        }
+        self.read_file(self.params.directory.join(names::LEADER_EPOCH_CHECKPOINT), out);
+        self.stage = Stage::ReadingEpochs;
+    }
+
+    fn take_epochs(&mut self, text: &str) {
+        match text::parse_epochs(text) {
+            Ok(entries) => self.epochs = Epochs::from_entries(entries),
+            Err(bad) => {
+                // Recovery finds the epochs of what it checks; older ones are only missed by
+                // followers that ask for them.
+                let partition = &self.params.partition;
+                tracing::warn!(%partition, %bad, "unreadable leader epochs begin anew");
+                self.epochs_changed = true;
+            }
+        }
+    }
+
+    fn read_metadata(&mut self, out: &mut Out) {
+        if !self.has_metadata {
+            return self.write_metadata(out);
+        }
+        self.read_file(self.params.directory.join(names::PARTITION_METADATA), out);
+        self.stage = Stage::ReadingMetadata;
+    }
+
+    fn refuse_metadata(&self, text: &str) -> Option<String> {
+        let folder = self.params.directory.display();
+        match text::parse_partition_metadata(text) {
+            Err(bad) => {
+                Some(format!("{folder}/{} cannot be read: {bad}", names::PARTITION_METADATA))
+            }
+            Ok(id) if id != self.params.topic_id => Some(format!(
+                "{folder} belongs to topic id {id}, but the topic has the id {}",
+                self.params.topic_id
+            )),
+            Ok(_) => None,
+        }
+    }
+
+    fn write_metadata(&mut self, out: &mut Out) {
+        let path = self.params.directory.join(names::PARTITION_METADATA);
+        let content = text::format_partition_metadata(self.params.topic_id);
+        self.stage = Stage::WritingMetadata(AtomicFile::replace(path, content, STEP, out));
+    }
+
+    /// Treats the next segment that was listed, as the table at the top says.
+    fn next_segment(&mut self, now: Now, out: &mut Out) -> IoResult<Progress> {
+        let recovers_from = self.recovers_from();
+        while let Some(files) = self.waiting.pop_front() {
+            let unchecked =
+                !self.found.clean_shutdown && recovers_from.is_none_or(|from| files.base >= from);
+            if unchecked || files.index_bytes.is_none() {
+                let segment = files.base.0;
+                let partition = &self.params.partition;
+                tracing::info!(%partition, segment, unchecked, "recovering a segment");
+                let scanner = Scanner::checking(0, files.log_bytes);
+                let walk = Walk::new(&self.params, files, scanner, SegmentIndex::default(), true);
+                return self.walk_on(now, Box::new(walk), out);
+            }
+            if self.waiting.is_empty() {
+                self.read(&files, names::INDEX, INDEX_BYTES_MAX, out);
+                self.stage = Stage::LoadingOffsets(files);
+                return Ok(Progress::Going);
+            }
+            let bytes = u32::try_from(files.log_bytes).expect("longer ones were refused");
+            self.segments.push(files.segment(&self.params.directory, bytes));
+        }
+        self.end(now, out)
+    }
+
+    /// The segment that holds the recovery point: from it on all is checked. `None` for the first.
+    fn recovers_from(&self) -> Option<Offset> {
+        let loaded = self.segments.iter().map(|segment| segment.base);
+        let waiting = self.waiting.iter().map(|files| files.base);
+        loaded.chain(waiting).take_while(|base| *base <= self.found.recovery_point).last()
+    }
+
+    /// Loads the last segment of a clean log: its end lies behind the last entry of its index.
+    fn load_end(
+        &mut self,
+        now: Now,
+        files: SegmentFiles,
+        index: SegmentIndex,
+        out: &mut Out,
+    ) -> IoResult<Progress> {
+        let entry = index.offsets().last();
+        let begin = entry.map_or(0, |entry| u64::from(entry.position));
+        let scanner = Scanner::headers(begin, files.log_bytes);
+        let walk = Box::new(Walk::new(&self.params, files, scanner, index, false));
+        if begin == 0 {
+            return self.walk_on(now, walk, out);
+        }
+        let length = records::HEADER_BYTES as u32;
+        out.push(FileEffect::Read { token: STEP, file: walk.log.clone(), position: 0, length });
+        self.stage = Stage::LoadingFirst(walk);
+        Ok(Progress::Going)
+    }
+
+    /// Reads on in a segment, or ends it.
+    fn walk_on(&mut self, now: Now, mut walk: Box<Walk>, out: &mut Out) -> IoResult<Progress> {
+        if walk.invalid.is_none() {
+            if let Some((position, length)) = walk.scanner.next_read() {
+                let file = walk.log.clone();
+                out.push(FileEffect::Read { token: STEP, file, position, length });
+                self.stage = Stage::Walking(walk);
+                return Ok(Progress::Going);
+            }
+            walk.invalid = walk.scanner.finish().err();
+        }
+        if walk.invalid == Some(Invalid::OldFormat) {
+            return Ok(Progress::Unreadable(format!(
+                "{} holds records of an older message format at byte {}",
+                walk.log.path().display(),
+                walk.valid_bytes
+            )));
+        }
+        if walk.invalid.is_some() && !walk.recovers {
+            // What a clean stop left is not what the flag promised: check it from its start.
+            let scanner = Scanner::checking(0, walk.files.log_bytes);
+            let index = SegmentIndex::default();
+            let walk = Walk::new(&self.params, walk.files, scanner, index, true);
+            return self.walk_on(now, Box::new(walk), out);
+        }
+        self.end_segment(now, *walk, out)
+    }
+
+    fn end_segment(&mut self, now: Now, mut walk: Walk, out: &mut Out) -> IoResult<Progress> {
+        let bytes = u32::try_from(walk.valid_bytes).expect("longer ones were refused");
+        let mut segment = walk.files.segment(&self.params.directory, bytes);
+        segment.log = walk.log;
+        let mut outstanding = 0;
+        if let Some(invalid) = walk.invalid {
+            let partition = &self.params.partition;
+            let lost = walk.files.log_bytes - walk.valid_bytes;
+            let end = walk.end.0;
+            tracing::warn!(%partition, ?invalid, end, lost, "invalid bytes end the log");
+            let length = walk.valid_bytes;
+            out.push(FileEffect::Truncate { token: STEP, file: segment.log.clone(), length });
+            outstanding += 1;
+            for files in std::mem::take(&mut self.waiting) {
+                let segment = files.segment(&self.params.directory, 0);
+                outstanding += self.set_segment_aside(&segment, out);
+            }
+        }
+        if !self.waiting.is_empty() {
+            walk.marks.settle();
+            walk.index.add_largest_time();
+            outstanding += segment.seal(&self.params.directory, &walk.index, STEP, out);
+        }
+        segment.marks = walk.marks;
+        self.segments.push(segment);
+        let first_timestamp = walk.first_timestamp;
+        self.last = Last { index: walk.index, first_timestamp, end: walk.end };
+        if outstanding == 0 {
+            return self.next_segment(now, out);
+        }
+        self.stage = Stage::Settling { outstanding };
+        Ok(Progress::Going)
+    }
+
+    /// Every segment was treated: makes sure that there is one, and that the log reaches its start.
+    fn end(&mut self, now: Now, out: &mut Out) -> IoResult<Progress> {
+        let start = self.found.log_start_offset;
+        let mut outstanding = 0;
+        if !self.segments.is_empty() && self.last.end < start {
+            let (partition, end) = (&self.params.partition, self.last.end);
+            tracing::warn!(%partition, %end, %start, "the log ends before its start: begins anew");
+            for segment in std::mem::take(&mut self.segments) {
+                outstanding += self.set_segment_aside(&segment, out);
+            }
+            self.epochs_changed |= self.epochs.clear();
+        }
+        if self.segments.is_empty() {
+            let mut segment = Segment::empty(&self.params.directory, start, now.wall_ms);
+            outstanding += segment.prepare(&self.params.directory, STEP, out);
+            if let Some(parent) = self.params.directory.parent() {
+                let directory = parent.to_path_buf();
+                out.push(FileEffect::SyncDirectory { token: STEP, directory });
+                outstanding += 1;
+            }
+            self.segments.push(segment);
+            self.last = Last { end: start, ..Last::default() };
+        }
+        let log_start = start.max(self.segments[0].base);
+        self.found.log_start_offset = log_start;
+        self.epochs_changed |= self.epochs.truncate_from_end(self.last.end);
+        self.epochs_changed |= self.epochs.truncate_from_start(log_start);
+        if outstanding == 0 {
+            return Ok(self.write_epochs(out));
+        }
+        self.stage = Stage::Ending { outstanding };
+        Ok(Progress::Going)
+    }
+
+    fn write_epochs(&mut self, out: &mut Out) -> Progress {
+        if !self.epochs_changed {
+            return self.done();
+        }
+        let path = self.params.directory.join(names::LEADER_EPOCH_CHECKPOINT);
+        let content = text::format_epochs(self.epochs.entries());
+        self.stage = Stage::WritingEpochs(AtomicFile::replace(path, content, STEP, out));
+        Progress::Going
+    }
+
+    fn done(&mut self) -> Progress {
+        let end_offset = self.last.end;
+        let flushed_end_offset = if self.found.clean_shutdown {
+            end_offset
+        } else {
+            self.found.recovery_point.min(end_offset)
+        };
+        Progress::Done(Box::new(Opened {
+            segments: std::mem::take(&mut self.segments),
+            index: std::mem::take(&mut self.last.index),
+            first_timestamp: self.last.first_timestamp,
+            epochs: std::mem::take(&mut self.epochs),
+            log_start_offset: self.found.log_start_offset,
+            end_offset,
+            flushed_end_offset,
+            set_aside: std::mem::take(&mut self.set_aside),
+        }))
+    }
+
+    /// Gives the files of a segment the suffix of deleted ones. Returns the number of outcomes.
+    fn set_segment_aside(&mut self, segment: &Segment, out: &mut Out) -> u32 {
+        let files = segment.set_aside(&self.params.directory, STEP, out);
+        let outstanding = u32::try_from(files.len()).expect("a segment has few files");
+        self.set_aside.extend(files);
+        outstanding
+    }
+
+    fn read(&self, files: &SegmentFiles, ending: &str, length: u32, out: &mut Out) {
+        let path = names::segment_file(&self.params.directory, files.base, ending);
+        let file = FileRef::new(path);
+        out.push(FileEffect::Read { token: STEP, file, position: 0, length });
+    }
+
+    fn read_file(&self, path: PathBuf, out: &mut Out) {
+        let (file, length) = (FileRef::new(path), TEXT_BYTES_MAX);
+        out.push(FileEffect::Read { token: STEP, file, position: 0, length });
+    }
+}
+
+impl Walk {
+    fn new(
+        params: &LogParams,
+        files: SegmentFiles,
+        scanner: Scanner,
+        index: SegmentIndex,
+        recovers: bool,
+    ) -> Self {
+        let end = files.base;
+        let valid_bytes = scanner.position();
+        Self {
+            log: FileRef::new(names::segment_file(&params.directory, files.base, names::LOG)),
+            files,
+            scanner,
+            recovers,
+            index,
+            marks: Marks::default(),
+            first_timestamp: None,
+            end,
+            valid_bytes,
+            invalid: None,
+        }
+    }
+
+    /// Takes bytes of the segment: whether an epoch came up that was not known.
+    fn take(&mut self, bytes: &[u8], config: &LogConfig, epochs: &mut Epochs) -> bool {
+        if bytes.is_empty() {
+            // The file is shorter than its listing said.
+            self.invalid = Some(Invalid::Torn);
+            return false;
+        }
+        let base = self.files.base;
+        let loaded = (!self.recovers).then(|| self.index.offsets().last().copied()).flatten();
+        let mut new_epoch = false;
+        let (end, valid_bytes) = (&mut self.end, &mut self.valid_bytes);
+        let mut in_order = true;
+        let walked = self.scanner.feed(bytes, |position, header| {
+            let next = header.next_offset();
+            in_order = header.base_offset >= *end && index::fits(base, header.last_offset());
+            if !in_order {
+                return ControlFlow::Break(());
+            }
+            let at = u32::try_from(position).expect("longer files were refused");
+            if position == 0 {
+                self.first_timestamp = Some(header.max_timestamp);
+            } else {
+                // Behind a loaded entry the first batch is not known to follow without a gap.
+                let from = if *end == base { header.base_offset } else { *end };
+                let relative_offset = index::relative(base, from);
+                if relative_offset > 0 {
+                    self.marks.push(Mark { relative_offset, position: at });
+                }
+            }
+            // The batch of the last entry that was loaded is in the index already.
+            if loaded.is_none_or(|entry| at > entry.position) {
+                self.index.add(base, header, at, config.index_interval_bytes);
+            } else {
+                let size = header.batch_bytes().unwrap_or(0);
+                self.index.set_bytes_since_entry(size as u64);
+                self.index.raise_largest(base, header);
+            }
+            if header.leader_epoch > epochs.latest().unwrap_or(LeaderEpoch::NONE) {
+                new_epoch |= epochs.assign(header.leader_epoch, header.base_offset);
+            }
+            *end = next;
+            *valid_bytes = position + header.batch_bytes().unwrap_or(0) as u64;
+            ControlFlow::Continue(())
+        });
+        self.invalid = match walked {
+            Err(invalid) => Some(invalid),
+            Ok(_) if !in_order => Some(Invalid::Corrupt),
+            Ok(_) => None,
+        };
+        new_epoch
+    }
+}
+
+fn found_text(outcome: FileOutcome) -> IoResult<String> {
+    Ok(String::from_utf8_lossy(&found_bytes(outcome)?).into_owned())
+}
+
+/// A file that is not there need not be set aside.
+fn done_or_missing(outcome: FileOutcome) -> IoResult<()> {
+    match outcome.done() {
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+/// The bytes that were read; none where there is no file.
+fn found_bytes(outcome: FileOutcome) -> IoResult<Bytes> {
+    match outcome.read() {
+        Err(error) if error.kind == IoErrorKind::NotFound => Ok(Bytes::new()),
+        other => other,
+    }
+}

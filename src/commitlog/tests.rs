@@ -1,0 +1,683 @@
+//! What a log does to its files, on a disk in memory; and its files beside those that Apache
+//! Kafka 4.4.0 wrote (`testdata/kafka`: a topic with `segment.index.bytes=64` and
+//! `index.interval.bytes=2048`, 60 records in each codec, closed in order).
+
+use std::fs;
+use std::path::Path;
+
+use api::{IoErrorKind, Part};
+use base::{Duration, LeaderEpoch, Offset, Uuid};
+use bytes::Bytes;
+use proptest::prelude::*;
+use records::{Batch, Batches};
+
+use crate::testing::{self, Bench, Disk, FOLDER, appended, batch, clean};
+use crate::{
+    AppendError, Checkpoints, Durability, FoundTimestamp, LogConfig, LogEvent, LogState, Read,
+    ReadError, ReadRequest,
+};
+
+const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/kafka/small-0");
+const FIXTURE_END: Offset = Offset(300);
+
+fn fixture_config() -> LogConfig {
+    LogConfig { segment_index_bytes: 64, index_interval_bytes: 2048, ..LogConfig::default() }
+}
+
+/// The files of the fixture, under the folder of the tests; its topic id is the tests' own.
+#[allow(clippy::disallowed_methods)] // A test reads its data.
+fn fixture() -> Disk {
+    let mut disk = Disk::default();
+    for entry in fs::read_dir(FIXTURE).expect("the fixture is there") {
+        let path = entry.expect("it can be listed").path();
+        let name = path.file_name().expect("a file has a name");
+        let mut content = fs::read(&path).expect("it can be read");
+        if name == "partition.metadata" {
+            let text = format!("version: 0\ntopic_id: {}", Uuid([7; 16]));
+            assert_eq!(text.len(), content.len(), "the form is Kafka's");
+            content = text.into_bytes();
+        }
+        disk.files.insert(Path::new(FOLDER).join(name), content);
+    }
+    disk
+}
+
+fn fixture_batches() -> Vec<Batch> {
+    let mut batches = Vec::new();
+    for (path, content) in fixture().files {
+        if path.extension().is_some_and(|ending| ending == "log") {
+            let read = Batches::new(Bytes::from(content));
+            batches.extend(read.map(|batch| batch.expect("Kafka wrote it")));
+        }
+    }
+    batches
+}
+
+fn read_at(offset: i64, bytes_max: u32) -> ReadRequest {
+    ReadRequest { offset: Offset(offset), up_to: Offset(i64::MAX), bytes_max, at_least_one: true }
+}
+
+#[test]
+fn appending_what_kafka_appended_makes_the_same_files() {
+    let mut bench = Bench::create(fixture_config());
+    for batch in fixture_batches() {
+        bench.log.append(bench.now, vec![appended(&batch)]).expect("there is room");
+        bench.run();
+    }
+    let disk = bench.close();
+    assert_eq!(disk.files, fixture().files);
+}
+
+#[test]
+fn one_turn_with_many_rolls_makes_the_same_files() {
+    let mut bench = Bench::create(fixture_config());
+    let all: Vec<_> = fixture_batches().iter().map(appended).collect();
+    bench.log.append(bench.now, all).expect("there is room");
+    assert_eq!(bench.log.written_end_offset(), Offset(0));
+    bench.run();
+    assert_eq!(bench.log.written_end_offset(), FIXTURE_END);
+    assert_eq!(bench.close().files, fixture().files);
+}
+
+#[test]
+fn opens_what_kafka_closed_and_leaves_it_as_it_was() {
+    let bench = Bench::open(fixture(), fixture_config(), clean());
+    let opened = LogEvent::Opened { log_start_offset: Offset(0), end_offset: FIXTURE_END };
+    assert_eq!(bench.events, [opened]);
+    assert_eq!(bench.log.flushed_end_offset(), FIXTURE_END);
+    assert_eq!(bench.log.latest_leader_epoch(), Some(LeaderEpoch(0)));
+    assert_eq!(bench.disk.count("write"), 0);
+    assert_eq!(bench.close().files, fixture().files);
+}
+
+#[test]
+fn recovers_every_index_as_kafka_wrote_it() {
+    let mut disk = fixture();
+    for (path, content) in &mut disk.files {
+        if path.extension().is_some_and(|ending| ending == "index" || ending == "timeindex") {
+            content.clear();
+            content.resize(64, 0);
+        }
+    }
+    let bench = Bench::open(disk, fixture_config(), Checkpoints::default());
+    assert_eq!(bench.log.end_offset(), FIXTURE_END);
+    assert_eq!(bench.log.flushed_end_offset(), Offset(0));
+    assert_eq!(bench.close().files, fixture().files);
+}
+
+#[test]
+fn a_missing_index_is_made_again_even_after_a_clean_stop() {
+    let mut disk = fixture();
+    disk.files.remove(&Bench::path("00000000000000000066.index"));
+    disk.files.remove(&Bench::path("00000000000000000276.index"));
+    let bench = Bench::open(disk, fixture_config(), clean());
+    assert_eq!(bench.log.end_offset(), FIXTURE_END);
+    assert_eq!(bench.close().files, fixture().files);
+}
+
+#[test]
+fn a_padded_index_of_kafka_is_no_damage() {
+    let mut disk = fixture();
+    for name in ["00000000000000000276.index", "00000000000000000276.timeindex"] {
+        let content = disk.files.get_mut(&Bench::path(name)).expect("it is there");
+        content.resize(1200, 0);
+    }
+    let bench = Bench::open(disk, fixture_config(), clean());
+    assert_eq!(bench.log.end_offset(), FIXTURE_END);
+    assert_eq!(bench.disk.count("truncate"), 0);
+    assert_eq!(bench.close().files, fixture().files);
+}
+
+#[test]
+fn recovery_cuts_at_the_first_invalid_byte() {
+    let file = Bench::path("00000000000000000276.log");
+    let whole = fixture().files[&file].clone();
+    let last = fixture_batches().pop().expect("there are some");
+    let last_at = whole.len() - last.size();
+    let before_last = last.header().base_offset;
+    type Damage = fn(&mut Vec<u8>, usize);
+    let damages: [(&str, Damage, Offset); 6] = [
+        ("zeros behind", |bytes, _| bytes.resize(bytes.len() + 5000, 0), FIXTURE_END),
+        ("garbage behind", |bytes, _| bytes.extend([0xa5; 100]), FIXTURE_END),
+        ("half a header", |bytes, at| bytes.truncate(at + 30), before_last),
+        ("half a batch", |bytes, at| bytes.truncate(at + 100), before_last),
+        ("a flipped bit", |bytes, at| bytes[at + 90] ^= 1, before_last),
+        ("an old offset", |bytes, at| bytes[at + 7] = 0, before_last),
+    ];
+    for (name, damage, end) in damages {
+        let mut disk = fixture();
+        damage(disk.files.get_mut(&file).expect("it is there"), last_at);
+        let found = Checkpoints { recovery_point: Offset(280), ..Checkpoints::default() };
+        let bench = Bench::open(disk, fixture_config(), found);
+        assert_eq!(bench.log.state(), LogState::Open, "{name}");
+        assert_eq!(bench.log.end_offset(), end, "{name}");
+        let valid = if end == FIXTURE_END { whole.len() } else { last_at };
+        assert_eq!(bench.content("00000000000000000276.log"), &whole[..valid], "{name}");
+    }
+}
+
+#[test]
+fn damage_within_sets_later_segments_aside() {
+    let mut disk = fixture();
+    let file = disk.files.get_mut(&Bench::path("00000000000000000105.log")).expect("there");
+    file[200] ^= 1;
+    let mut bench = Bench::open(disk, fixture_config(), Checkpoints::default());
+    assert_eq!(bench.log.end_offset(), Offset(105));
+    assert_eq!(bench.content("00000000000000000105.log"), b"");
+    assert!(bench.disk.files.contains_key(&Bench::path("00000000000000000144.log.deleted")));
+    let due = bench.log.next_timer().expect("files wait to be removed");
+    bench.now.mono = due;
+    bench.log.on_timer(bench.now, &mut bench.out);
+    bench.run();
+    assert!(!bench.disk.files.keys().any(|path| path.to_string_lossy().contains("deleted")));
+    bench.append(1, 10, 0).expect("it goes on");
+    bench.run();
+    assert_eq!(bench.log.written_end_offset(), Offset(106));
+}
+
+#[test]
+fn an_old_format_and_another_topic_are_refused() {
+    let mut disk = fixture();
+    disk.files.insert(
+        Bench::path("partition.metadata"),
+        b"version: 0\ntopic_id: 9jcF9wv3TpWUT8nwaSgqyg".to_vec(),
+    );
+    let before = disk.files.clone();
+    let bench = Bench::open(disk, fixture_config(), clean());
+    assert!(matches!(&bench.events[..], [LogEvent::Unreadable { .. }]), "{:?}", bench.events);
+    assert_eq!(bench.disk.files, before);
+
+    // A message of magic 1: offset, size, CRC, magic, attributes, timestamp, key, value.
+    let mut body = vec![1, 0];
+    body.extend(7_i64.to_be_bytes());
+    body.extend((-1_i32).to_be_bytes());
+    body.extend(60_i32.to_be_bytes());
+    body.extend([b'v'; 60]);
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &body) as u32;
+    let mut message = 0_i64.to_be_bytes().to_vec();
+    message.extend((body.len() as u32 + 4).to_be_bytes());
+    message.extend(crc.to_be_bytes());
+    message.extend(&body);
+    let mut disk = Disk::default();
+    disk.files.insert(Bench::path("00000000000000000000.log"), message);
+    let before = disk.files[&Bench::path("00000000000000000000.log")].clone();
+    let bench = Bench::open(disk, fixture_config(), Checkpoints::default());
+    assert!(matches!(&bench.events[..], [LogEvent::Unreadable { .. }]), "{:?}", bench.events);
+    assert_eq!(bench.content("00000000000000000000.log"), before);
+}
+
+#[test]
+fn reads_every_offset_of_what_kafka_wrote() {
+    let batches = fixture_batches();
+    let mut bench = Bench::open(fixture(), fixture_config(), clean());
+    for offset in 0..FIXTURE_END.0 {
+        let plan = bench.read(read_at(offset, 1)).expect("it is there");
+        let bytes = bench.bytes_of(&plan);
+        let first = Batches::new(bytes).next().expect("one batch").expect("whole");
+        let expected = batches.iter().find(|batch| batch.header().last_offset().0 >= offset);
+        assert_eq!(Some(&first), expected, "offset {offset}");
+    }
+    for bytes_max in [1, 5000, 1 << 20] {
+        assert_eq!(bench.consume(Offset(0), FIXTURE_END, bytes_max), batches);
+    }
+    let up_to = batches[20].header().base_offset;
+    assert_eq!(bench.consume(Offset(0), up_to, 1 << 20), batches[..20]);
+    let end = bench.read(read_at(300, 100)).expect("the end can be read");
+    assert_eq!(end.bytes, 0);
+    let error = bench.read(read_at(301, 100)).expect_err("it is beyond the end");
+    let (log_start_offset, end_offset) = (Offset(0), FIXTURE_END);
+    assert_eq!(error, ReadError::OutOfRange { log_start_offset, end_offset });
+}
+
+#[test]
+fn sequential_readers_of_a_running_log_need_no_effect() {
+    let mut bench = Bench::create(LogConfig { segment_bytes: 300_000, ..LogConfig::default() });
+    for index in 0..500 {
+        bench.append(3, 700, index).expect("there is room");
+        bench.run();
+    }
+    let end = bench.log.written_end_offset();
+    let mut next = Offset(0);
+    while next < end {
+        let request = ReadRequest { bytes_max: 50_000, ..read_at(next.0, 0) };
+        let read = bench.log.read(request, &mut bench.out).expect("it is there");
+        let Read::Plan(plan) = read else { panic!("{next} had to be looked up") };
+        let bytes = bench.bytes_of(&plan);
+        let last = Batches::new(bytes).last().expect("one batch").expect("whole");
+        next = last.header().next_offset();
+    }
+    // The newest batches come from memory.
+    let read = bench.log.read(read_at(end.0 - 3, 1000), &mut bench.out).expect("it is there");
+    assert!(matches!(read, Read::Plan(plan) if matches!(plan.parts[..], [Part::Bytes(_)])));
+    assert!(bench.out.is_empty());
+}
+
+#[test]
+fn nothing_is_shown_before_it_is_written() {
+    let mut bench = Bench::create(LogConfig::default());
+    bench.append(1, 10, 0).expect("there is room");
+    let error = bench.log.read(read_at(1, 100), &mut bench.out).expect_err("beyond the end");
+    let (log_start_offset, end_offset) = (Offset(0), Offset(0));
+    assert_eq!(error, ReadError::OutOfRange { log_start_offset, end_offset });
+    assert!(!bench.log.has_reached(Durability::Written(Offset(1))));
+    assert_eq!(bench.log.request_sync(&mut bench.out), Offset(1));
+    assert!(bench.out.is_empty(), "nothing is synced before it is written");
+    bench.run();
+    assert!(bench.log.has_reached(Durability::Synced(Offset(1))));
+    let (written, synced) =
+        (LogEvent::Written { end_offset: Offset(1) }, LogEvent::Synced { end_offset: Offset(1) });
+    assert_eq!(bench.events[1..], [written, synced]);
+}
+
+#[test]
+fn a_turn_makes_one_write() {
+    let mut bench = Bench::create(LogConfig::default());
+    let before = bench.disk.count("write");
+    for index in 0..200 {
+        bench.append(1, index * 50, 0).expect("there is room");
+    }
+    bench.run();
+    assert_eq!(bench.disk.count("write"), before + 1);
+}
+
+#[test]
+fn a_full_disk_takes_the_batches_back() {
+    let mut bench = Bench::create(LogConfig { segment_bytes: 2000, ..LogConfig::default() });
+    bench.append(10, 100, 5).expect("there is room");
+    bench.run();
+    let before = bench.disk.files.clone();
+    bench.events.clear();
+    for _ in 0..4 {
+        // These roll the segment too.
+        bench.append(10, 100, 9).expect("there is room");
+    }
+    bench.disk.failing = Some(("write", IoErrorKind::NoSpace));
+    bench.run();
+    let cause = testing::io_error(IoErrorKind::NoSpace);
+    assert_eq!(bench.events, [LogEvent::Refused { from: Offset(10), cause }]);
+    assert_eq!(bench.log.end_offset(), Offset(10));
+    bench.disk.failing = None;
+    for (path, content) in before {
+        if path.extension().is_some_and(|ending| ending == "log") {
+            assert_eq!(bench.disk.files[&path], content, "{path:?}");
+        }
+    }
+    bench.append(10, 100, 7).expect("there is room again");
+    bench.run();
+    assert_eq!(bench.log.written_end_offset(), Offset(20));
+    let batches = bench.consume(Offset(0), Offset(20), 100);
+    assert_eq!(batches, [batch(Offset(0), 10, 100, 5), batch(Offset(10), 10, 100, 7)]);
+    let disk = bench.close();
+    let bench = Bench::open(disk, LogConfig::default(), Checkpoints::default());
+    assert_eq!(bench.log.end_offset(), Offset(20));
+}
+
+#[test]
+fn a_failed_sync_ends_the_log() {
+    let mut bench = Bench::create(LogConfig::default());
+    bench.append(1, 10, 0).expect("there is room");
+    bench.log.request_sync(&mut bench.out);
+    bench.disk.failing = Some(("sync", IoErrorKind::Other));
+    bench.run();
+    assert_eq!(bench.log.state(), LogState::Failed);
+    let cause = testing::io_error(IoErrorKind::Other);
+    assert_eq!(bench.events.last(), Some(&LogEvent::Failed { cause }));
+    assert_eq!(bench.append(1, 10, 0), Err(AppendError::NotOpen));
+    let read = bench.log.read(read_at(0, 100), &mut bench.out);
+    assert_eq!(read.expect_err("the log has failed"), ReadError::NotOpen);
+}
+
+#[test]
+fn a_batch_larger_than_a_segment_is_refused() {
+    let mut bench = Bench::create(LogConfig { segment_bytes: 1000, ..LogConfig::default() });
+    let refused = bench.append(1, 1000, 0).expect_err("it is too large");
+    assert!(matches!(refused, AppendError::TooLarge { segment_bytes: 1000, .. }));
+    assert_eq!(bench.log.end_offset(), Offset(0));
+}
+
+#[test]
+fn segments_roll_by_size_time_and_offset() {
+    let config = LogConfig { segment_bytes: 10_000, segment_ms: 1000, ..LogConfig::default() };
+    let mut bench = Bench::create(config);
+    let mut bases = vec![0];
+    for (timestamp, value_bytes, rolls) in [
+        (0, 4000, false),
+        (1000, 4000, false),
+        (1001, 10, true),
+        (900, 9000, false),
+        (900, 9000, true),
+        (900, 700, false),
+        (900, 700, true),
+    ] {
+        let base = bench.log.end_offset();
+        bench.append(1, value_bytes, timestamp).expect("there is room");
+        bench.run();
+        if rolls {
+            bases.push(base.0);
+        }
+        assert_eq!(bench.log.segment_count(), bases.len(), "behind {base}");
+    }
+    let far = batch(Offset(i64::from(i32::MAX) + 5 + bases[3]), 1, 10, 900);
+    bench.log.append(bench.now, vec![appended(&far)]).expect("there is room");
+    bench.run();
+    assert_eq!(bench.log.segment_count(), bases.len() + 1);
+    let gap = bench.read(read_at(100, 1000)).expect("the gap can be read");
+    assert_eq!(&bench.bytes_of(&gap)[..], &far.bytes()[..]);
+}
+
+#[test]
+fn timestamps_are_found_as_kafka_finds_them() {
+    let batches = fixture_batches();
+    let mut all = Vec::new();
+    for batch in &batches {
+        let mut reader = batch.records(1 << 20).expect("its codec is known");
+        while let Some(record) = reader.next_record().expect("Kafka wrote it") {
+            all.push((record.timestamp, record.offset));
+        }
+    }
+    let mut bench = Bench::open(fixture(), fixture_config(), clean());
+    let mut find = |timestamp: Option<i64>| {
+        bench.events.clear();
+        let ticket = match timestamp {
+            Some(timestamp) => bench.log.find_timestamp(timestamp, &mut bench.out),
+            None => bench.log.find_max_timestamp(&mut bench.out),
+        };
+        bench.run();
+        match &bench.events[..] {
+            [LogEvent::TimestampFound { ticket: answered, found }] => {
+                assert_eq!(Some(*answered), ticket);
+                *found
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let found = |(timestamp, offset): &(i64, Offset)| {
+        let (timestamp, offset, leader_epoch) = (*timestamp, *offset, LeaderEpoch(0));
+        FoundTimestamp { timestamp, offset, leader_epoch }
+    };
+    for (timestamp, _) in &all {
+        for wanted in [timestamp - 1, *timestamp, timestamp + 1] {
+            let expected = all.iter().find(|(timestamp, _)| *timestamp >= wanted).map(found);
+            assert_eq!(find(Some(wanted)), expected, "{wanted}");
+        }
+    }
+    let largest = all.iter().map(|(timestamp, _)| *timestamp).max().expect("some");
+    let expected = all.iter().find(|(timestamp, _)| *timestamp == largest).map(found);
+    assert_eq!(find(None), expected);
+    assert_eq!(find(Some(i64::MIN)), all.first().map(found));
+}
+
+#[test]
+fn records_are_deleted_from_the_start() {
+    let mut bench = Bench::open(fixture(), fixture_config(), clean());
+    assert!(bench.log.delete_records(bench.now, Offset(301), &mut bench.out).is_err());
+    bench.log.delete_records(bench.now, Offset(110), &mut bench.out).expect("it is there");
+    bench.run();
+    assert_eq!(bench.log.log_start_offset(), Offset(110));
+    assert_eq!(bench.log.segment_count(), 6);
+    assert!(bench.disk.files.contains_key(&Bench::path("00000000000000000066.log.deleted")));
+    assert!(bench.disk.files.contains_key(&Bench::path("00000000000000000105.log")));
+    assert_eq!(bench.content("leader-epoch-checkpoint"), b"0\n1\n0 110\n");
+    assert!(matches!(bench.read(read_at(109, 1)), Err(ReadError::OutOfRange { .. })));
+    assert!(bench.read(read_at(110, 1)).is_ok());
+
+    // The start is in the middle of a segment: only its checkpoint knows.
+    let found = Checkpoints { log_start_offset: Offset(110), ..clean() };
+    let bench = Bench::open(bench.close(), fixture_config(), found);
+    assert_eq!(bench.log.log_start_offset(), Offset(110));
+    assert!(!bench.disk.files.contains_key(&Bench::path("00000000000000000066.log")));
+}
+
+#[test]
+fn retention_by_size_and_by_age() {
+    let config =
+        LogConfig { retention_bytes: Some(60_000), retention_ms: None, ..fixture_config() };
+    let mut bench = Bench::open(fixture(), config, clean());
+    bench.log.apply_retention(bench.now, Offset(100), &mut bench.out, &mut bench.events);
+    bench.run();
+    assert_eq!(bench.log.log_start_offset(), Offset(66), "the high watermark holds the rest");
+    bench.log.apply_retention(bench.now, FIXTURE_END, &mut bench.out, &mut bench.events);
+    bench.run();
+    assert!((60_000..75_000).contains(&bench.log.size_bytes()), "{}", bench.log.size_bytes());
+    let start = bench.log.log_start_offset();
+    assert_eq!(bench.events.last(), Some(&LogEvent::StartMoved { log_start_offset: start }));
+
+    let config = LogConfig { retention_ms: Some(1000), ..fixture_config() };
+    let mut bench = Bench::open(fixture(), config, clean());
+    bench.now.wall_ms = i64::MAX;
+    for _ in 0..4 {
+        bench.log.apply_retention(bench.now, FIXTURE_END, &mut bench.out, &mut bench.events);
+        bench.run();
+    }
+    assert_eq!(bench.log.log_start_offset(), FIXTURE_END, "the last segment was rolled");
+    assert_eq!(bench.log.size_bytes(), 0);
+    bench.append(1, 10, 0).expect("it goes on");
+    bench.run();
+    assert_eq!(bench.log.written_end_offset(), Offset(301));
+    let bench = Bench::open(bench.close(), fixture_config(), Checkpoints::default());
+    assert_eq!((bench.log.log_start_offset(), bench.log.end_offset()), (FIXTURE_END, Offset(301)));
+}
+
+#[test]
+fn the_end_is_cut_off_at_any_batch() {
+    let batches = fixture_batches();
+    for cut in [0, 1, 7, 30, batches.len() - 1] {
+        let offset = batches[cut].header().base_offset;
+        let mut bench = Bench::open(fixture(), fixture_config(), clean());
+        bench.append(5, 100, 0).expect("there is room");
+        bench.log.truncate_to(bench.now, offset, &mut bench.out, &mut bench.events);
+        bench.run();
+        assert_eq!(bench.events.last(), Some(&LogEvent::Truncated { end_offset: offset }));
+        assert_eq!(bench.consume(Offset(0), offset, 1 << 20), batches[..cut]);
+        for batch in &batches[cut..] {
+            bench.log.append(bench.now, vec![appended(batch)]).expect("there is room");
+            bench.run();
+        }
+        assert_eq!(bench.consume(Offset(0), FIXTURE_END, 3000), batches);
+        let bench = Bench::open(bench.close(), fixture_config(), Checkpoints::default());
+        assert_eq!(bench.log.end_offset(), FIXTURE_END);
+    }
+}
+
+#[test]
+fn a_log_is_deleted_with_a_delay() {
+    let mut bench = Bench::open(fixture(), fixture_config(), clean());
+    let plan = bench.read(read_at(0, 1 << 20)).expect("it is there");
+    bench.log.remove(Uuid([0xab; 16]), &mut bench.out);
+    bench.run();
+    assert_eq!(bench.events.last(), Some(&LogEvent::Renamed));
+    assert!(bench.disk.files.keys().all(|path| path.to_string_lossy().contains("-delete/")));
+    assert_eq!(bench.bytes_of(&plan).len(), plan.bytes as usize, "a slice stays readable");
+    bench.now.mono = bench.log.next_timer().expect("the folder waits");
+    bench.log.on_timer(bench.now, &mut bench.out);
+    bench.run();
+    assert_eq!(bench.events.last(), Some(&LogEvent::Removed));
+    assert!(bench.disk.files.is_empty());
+}
+
+#[test]
+fn epochs_are_kept_in_their_file_and_found_by_recovery() {
+    let mut bench = Bench::create(LogConfig::default());
+    bench.log.assign_leader_epoch(bench.now, LeaderEpoch(3), &mut bench.out);
+    bench.run();
+    assert_eq!(bench.content("leader-epoch-checkpoint"), b"0\n1\n3 0\n");
+    let mut stamped = batch(Offset(0), 4, 10, 0);
+    for epoch in [3, 5, 9] {
+        let stamp = records::Stamp {
+            base_offset: bench.log.end_offset(),
+            leader_epoch: LeaderEpoch(epoch),
+            max_timestamp: records::MaxTimestamp::Keep,
+        };
+        let (header, records) = (stamped.stamp(&stamp), stamped.record_bytes());
+        bench.log.append(bench.now, vec![crate::AppendBatch { header, records }]).expect("room");
+        stamped = batch(Offset(0), 4, 10, 0);
+    }
+    bench.run();
+    assert_eq!(bench.content("leader-epoch-checkpoint"), b"0\n3\n3 0\n5 4\n9 8\n");
+    assert_eq!(bench.log.end_offset_for_epoch(LeaderEpoch(6)), (LeaderEpoch(5), Offset(8)));
+    assert_eq!(bench.log.end_offset_for_epoch(LeaderEpoch(10)), (LeaderEpoch(-1), Offset(-1)));
+    let mut disk = bench.disk;
+    disk.files.remove(&Bench::path("leader-epoch-checkpoint"));
+    let bench = Bench::open(disk, LogConfig::default(), Checkpoints::default());
+    assert_eq!(bench.content("leader-epoch-checkpoint"), b"0\n3\n3 0\n5 4\n9 8\n");
+}
+
+#[test]
+fn a_busy_log_takes_space_ahead_and_a_quiet_one_gives_it_back() {
+    let mut bench = Bench::create(LogConfig::default());
+    for turn in 0..100_u64 {
+        bench.now.mono = base::Instant::ZERO + Duration::from_millis(turn * 10);
+        for _ in 0..10 {
+            bench.append(1, 100_000, 0).expect("there is room");
+        }
+        bench.run();
+    }
+    assert!((1..10).contains(&bench.disk.count("allocate")), "{}", bench.disk.count("allocate"));
+    let before = bench.disk.count("truncate");
+    bench.log.release_memory(&mut bench.out);
+    bench.run();
+    assert_eq!(bench.disk.count("truncate"), before + 1);
+    let size = bench.log.size_bytes();
+    assert_eq!(bench.content("00000000000000000000.log").len() as u64, size);
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Append {
+        records: usize,
+        value_bytes: usize,
+    },
+    Turn,
+    Sync,
+    Close,
+    /// Kills the process, and loses or tears what was not synced.
+    Crash {
+        keep_percent: usize,
+        garbage: usize,
+    },
+    Full,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        8 => (1..20_usize, 0..3000_usize)
+            .prop_map(|(records, value_bytes)| Act::Append { records, value_bytes }),
+        6 => Just(Act::Turn),
+        2 => Just(Act::Sync),
+        1 => Just(Act::Close),
+        1 => (0..=100_usize, 0..200_usize)
+            .prop_map(|(keep_percent, garbage)| Act::Crash { keep_percent, garbage }),
+        1 => Just(Act::Full),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 300,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    /// Whatever happens, the log holds a prefix of what was appended: all that was synced, and
+    /// all that was written as long as the process was not killed.
+    #[test]
+    fn a_log_is_a_prefix_of_what_was_appended(
+        acts in proptest::collection::vec(act(), 1..60),
+        interval in 0..6000_u32,
+    ) {
+        let config = LogConfig {
+            segment_bytes: 100_000,
+            index_interval_bytes: interval,
+            segment_index_bytes: 200,
+            ..LogConfig::default()
+        };
+        let mut bench = Bench::create(config.clone());
+        let mut model: Vec<Batch> = Vec::new();
+        for act in acts {
+            match act {
+                Act::Append { records, value_bytes } => {
+                    let timestamp = (model.len() as i64 * 7919) % 1000;
+                    let new = batch(bench.log.end_offset(), records, value_bytes, timestamp);
+                    let taken = bench.log.append(bench.now, vec![appended(&new)]);
+                    prop_assert!(taken.is_ok());
+                    model.push(new);
+                }
+                Act::Turn => bench.run(),
+                Act::Sync => {
+                    let target = bench.log.request_sync(&mut bench.out);
+                    bench.run();
+                    prop_assert!(bench.log.has_reached(Durability::Synced(target)));
+                }
+                Act::Close => {
+                    bench.run();
+                    let found = Checkpoints {
+                        clean_shutdown: true,
+                        recovery_point: bench.log.end_offset(),
+                        ..Checkpoints::default()
+                    };
+                    bench = Bench::open(bench.close(), config.clone(), found);
+                }
+                Act::Crash { keep_percent, garbage } => {
+                    let recovery_point = bench.log.recovery_point();
+                    bench = crash(bench, &config, recovery_point, keep_percent, garbage);
+                    prop_assert!(bench.log.end_offset() >= recovery_point);
+                    model.retain(|batch| batch.header().next_offset() <= bench.log.end_offset());
+                }
+                Act::Full => {
+                    bench.disk.failing = Some(("write", IoErrorKind::NoSpace));
+                    bench.run();
+                    bench.disk.failing = None;
+                    let retry = bench.log.next_timer();
+                    if let Some(at) = retry {
+                        bench.now.mono = bench.now.mono.max(at);
+                        bench.log.on_timer(bench.now, &mut bench.out);
+                    }
+                    bench.run();
+                    model.retain(|batch| batch.header().next_offset() <= bench.log.end_offset());
+                }
+            }
+            prop_assert_eq!(bench.log.state(), LogState::Open);
+        }
+        bench.run();
+        let end = bench.log.end_offset();
+        prop_assert_eq!(bench.log.written_end_offset(), end);
+        prop_assert_eq!(model.last().map_or(Offset(0), |it| it.header().next_offset()), end);
+        for bytes_max in [1, 4000, 1 << 20] {
+            prop_assert_eq!(&bench.consume(Offset(0), end, bytes_max), &model);
+        }
+        let disk = bench.close();
+        let mut bench = Bench::open(disk, config, clean());
+        prop_assert_eq!(bench.log.end_offset(), end);
+        for bytes_max in [1, 4000] {
+            prop_assert_eq!(&bench.consume(Offset(0), end, bytes_max), &model);
+        }
+    }
+}
+
+/// Opens the log again after its process was killed: of what lies above the recovery point a part
+/// is lost, and garbage can stand in its place.
+fn crash(
+    bench: Bench,
+    config: &LogConfig,
+    recovery_point: Offset,
+    keep_percent: usize,
+    garbage: usize,
+) -> Bench {
+    let mut disk = bench.disk;
+    disk.failing = None;
+    let logs = disk.files.keys().filter(|path| path.extension().is_some_and(|it| it == "log"));
+    let last = logs.max().expect("a log has a segment").clone();
+    let content = disk.files.get_mut(&last).expect("it is there");
+    let mut durable = 0;
+    for batch in Batches::new(Bytes::from(content.clone())).map_while(Result::ok) {
+        if batch.header().next_offset() <= recovery_point {
+            durable += batch.size();
+        }
+    }
+    let keep = durable + (content.len() - durable) * keep_percent / 100;
+    content.truncate(keep);
+    content
+        .extend((0..garbage).map(|index| if garbage.is_multiple_of(2) { 0 } else { index as u8 }));
+    let found = Checkpoints { recovery_point, ..Checkpoints::default() };
+    Bench::open(disk, config.clone(), found)
+}
