@@ -334,3 +334,120 @@ fn found_text(outcome: FileOutcome) -> Result<Option<String>, IoError> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::sync::Arc;
+
+    use base::PartitionIndex;
+
+    use super::*;
+    use crate::testing::{Disk, io_error};
+
+    struct Bench {
+        disk: Disk,
+        directory: Directory,
+        out: Out,
+        events: Vec<DirectoryEvent>,
+    }
+
+    impl Bench {
+        fn open(disk: Disk) -> (Self, FoundDirectory) {
+            let mut out = Vec::new();
+            let directory = Directory::open(PathBuf::from("data"), &mut out);
+            let mut bench = Self { disk, directory, out, events: Vec::new() };
+            bench.run();
+            match bench.events.remove(0) {
+                DirectoryEvent::Opened(found) => (bench, found),
+                other => panic!("{other:?}"),
+            }
+        }
+
+        fn run(&mut self) {
+            while !self.out.is_empty() {
+                for effect in std::mem::take(&mut self.out) {
+                    let Some((step, outcome)) = self.disk.perform(effect) else { continue };
+                    self.directory.on_file(step, outcome, &mut self.out, &mut self.events);
+                }
+            }
+        }
+
+        fn content(&self, name: &str) -> &str {
+            let content = &self.disk.files[&Path::new("data").join(name)];
+            std::str::from_utf8(content).expect("it is text")
+        }
+    }
+
+    fn partition(topic: &str) -> TopicPartition {
+        TopicPartition { topic: Arc::from(topic), partition: PartitionIndex(0) }
+    }
+
+    #[test]
+    fn reads_what_kafka_left_and_takes_the_mark_away() {
+        let mut disk = Disk::default();
+        for (name, content) in [
+            (".kafka_cleanshutdown", "{\"version\":0,\"brokerEpoch\":11}"),
+            ("recovery-point-offset-checkpoint", "0\n2\nidle 0 0\nsmall 0 300\n"),
+            ("log-start-offset-checkpoint", "0\n0\n"),
+            ("replication-offset-checkpoint", "not a checkpoint"),
+            ("cleaner-offset-checkpoint", ""),
+            ("small-0/00000000000000000000.log", ""),
+            ("gone-0.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log", ""),
+        ] {
+            disk.files.insert(Path::new("data").join(name), content.as_bytes().to_vec());
+        }
+        let (bench, found) = Bench::open(disk);
+        assert_eq!((found.clean_shutdown, found.broker_epoch), (true, Some(11)));
+        assert_eq!(found.recovery_points.get(&partition("small")), Some(&Offset(300)));
+        assert!(found.log_start_offsets.is_empty() && found.high_watermarks.is_empty());
+        assert_eq!(found.logs, [partition("small")]);
+        assert_eq!(found.deleted.len(), 1);
+        assert!(!bench.disk.files.contains_key(Path::new("data/.kafka_cleanshutdown")));
+        let (_, found) = Bench::open(bench.disk);
+        assert_eq!((found.clean_shutdown, found.broker_epoch), (false, None));
+    }
+
+    #[test]
+    fn of_checkpoints_in_a_row_the_newest_is_written_and_the_mark_comes_last() {
+        let (mut bench, _) = Bench::open(Disk::default());
+        let kind = CheckpointKind::RecoveryPoint;
+        for offset in 1..=3 {
+            let entries = vec![(partition("t"), Offset(offset))];
+            bench.directory.write_checkpoint(kind, entries, &mut bench.out);
+        }
+        bench.directory.close(7, &mut bench.out);
+        bench.run();
+        assert_eq!(bench.content("recovery-point-offset-checkpoint"), "0\n1\nt 0 3\n");
+        assert_eq!(bench.content(".kafka_cleanshutdown"), "{\"version\":0,\"brokerEpoch\":7}");
+        let told: Vec<String> = bench.events.iter().map(|event| format!("{event:?}")).collect();
+        let written = "CheckpointWritten(RecoveryPoint)";
+        assert_eq!(told, [written, written, "Closed"]);
+        assert!(bench.disk.files.keys().all(|path| path.extension().is_none_or(|it| it != "tmp")));
+    }
+
+    #[test]
+    fn a_full_disk_keeps_the_old_checkpoint_and_a_broken_one_ends_the_directory() {
+        let (mut bench, _) = Bench::open(Disk::default());
+        let kind = CheckpointKind::Replication;
+        let write = |bench: &mut Bench, offset| {
+            let entries = vec![(partition("t"), Offset(offset))];
+            bench.directory.write_checkpoint(kind, entries, &mut bench.out);
+            bench.run();
+        };
+        write(&mut bench, 1);
+        bench.disk.failing = Some(("write", IoErrorKind::NoSpace));
+        write(&mut bench, 2);
+        assert_eq!(bench.content("replication-offset-checkpoint"), "0\n1\nt 0 1\n");
+        bench.disk.failing = None;
+        write(&mut bench, 3);
+        assert_eq!(bench.content("replication-offset-checkpoint"), "0\n1\nt 0 3\n");
+        bench.disk.failing = Some(("sync", IoErrorKind::Other));
+        write(&mut bench, 4);
+        let failed = bench.events.pop().expect("it says so");
+        match failed {
+            DirectoryEvent::Failed { cause } => assert_eq!(cause, io_error(IoErrorKind::Other)),
+            other => panic!("{other:?}"),
+        }
+    }
+}

@@ -246,6 +246,9 @@ impl Log {
     /// Asks for durability of everything that was appended, written or not. Returns the offset
     /// that [`LogEvent::Synced`] will reach.
     pub fn request_sync(&mut self, out: &mut LogEffects) -> Offset {
+        if self.state != LogState::Open {
+            return self.writer.end;
+        }
         self.writer.sync.target = self.writer.end;
         self.seal_next(out);
         self.sync_on(out);
