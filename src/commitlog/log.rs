@@ -152,14 +152,13 @@ impl Log {
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
-        let removing = self.state == LogState::Removing && step.0 != Step::Remove;
-        if removing || matches!(self.state, LogState::Failed | LogState::Closed) {
+        if matches!(self.state, LogState::Failed | LogState::Closed) {
             return;
         }
         match step.0 {
             Step::Open => self.on_opening(now, outcome, out, events),
             Step::Write => self.on_written(outcome.done(), out, events),
-            Step::Prepare => self.on_prepared(outcome.done(), events),
+            Step::Prepare => self.on_prepared(outcome.done(), out, events),
             Step::Allocate => self.on_allocated(outcome.done().is_ok()),
             Step::Sync => self.on_synced(outcome.done(), out, events),
             Step::Seal(base) => self.on_sealed(now, base, outcome.done(), out, events),
@@ -173,6 +172,7 @@ impl Log {
         match self.state {
             LogState::Closing => self.close_on(now, out, events),
             LogState::Open => self.cut_on(now, out, events),
+            LogState::Removing => self.remove_on(out),
             _ => {}
         }
     }
@@ -288,7 +288,7 @@ impl Log {
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
-        let opening = self.opening.as_mut().expect("the log is opening");
+        let Some(opening) = self.opening.as_mut() else { return };
         match opening.on_file(now, outcome, out) {
             Ok(Progress::Going) => {}
             Ok(Progress::Done(opened)) => {
@@ -297,6 +297,10 @@ impl Log {
                 let (log_start_offset, end_offset) = (opened.log_start_offset, opened.end_offset);
                 let event = self.keep_over_cut(&mut opened);
                 self.adopt(now, opened);
+                if self.removing.is_some() {
+                    self.state = LogState::Removing;
+                    return;
+                }
                 events.push(event.unwrap_or(LogEvent::Opened { log_start_offset, end_offset }));
                 self.write_epochs(now, out);
             }
@@ -329,6 +333,8 @@ impl Log {
         self.tail.clear();
         self.set_aside.clear();
         self.retry_at = None;
+        self.writer.give_up();
+        self.epochs_file = EpochsFile::default();
         events.push(LogEvent::Failed { cause });
     }
 
@@ -354,7 +360,8 @@ impl Log {
 
     /// Writes the checkpoint of the epochs, if it lacks something and no write is under way.
     fn write_epochs(&mut self, now: Now, out: &mut LogEffects) {
-        let waits = self.retry_at.is_some_and(|at| at > now.mono);
+        let waits =
+            self.retry_at.is_some_and(|at| at > now.mono) || self.state == LogState::Removing;
         if !self.epochs_file.stale || self.epochs_file.writing.is_some() || waits {
             return;
         }

@@ -106,6 +106,10 @@ pub(crate) struct Opening {
     segments: Vec<Segment>,
     last: Last,
     set_aside: Vec<FileRef>,
+    /// Files that go before the log is open: a new segment could have their names.
+    leftovers: Vec<String>,
+    /// The log was open before: files that were set aside have their time yet.
+    is_again: bool,
 }
 
 /// What is known of the last segment that was loaded.
@@ -168,6 +172,11 @@ impl Opening {
         Self::new(params, found, Stage::Listing)
     }
 
+    /// Opens a log that this process had open, and that was cut.
+    pub(crate) fn open_again(params: LogParams, found: Checkpoints, out: &mut Out) -> Self {
+        Self { is_again: true, ..Self::open(params, found, out) }
+    }
+
     fn new(params: LogParams, found: Checkpoints, stage: Stage) -> Self {
         Self {
             params,
@@ -181,6 +190,8 @@ impl Opening {
             segments: Vec::new(),
             last: Last::default(),
             set_aside: Vec::new(),
+            leftovers: Vec::new(),
+            is_again: false,
         }
     }
 
@@ -315,10 +326,8 @@ impl Opening {
                 _ => {}
             }
         }
-        for name in leftovers {
-            // Nothing waits for these: a file that stays is met again by the next start.
-            let file = FileRef::new(self.params.directory.join(name));
-            self.set_aside.push(file);
+        if !self.is_again {
+            self.leftovers = leftovers;
         }
         let too_long = segments.values().find(|files| files.log_bytes > i32::MAX as u64);
         if let Some(files) = too_long {
@@ -380,6 +389,16 @@ impl Opening {
 
     /// Treats the next segment that was listed, as the table at the top says.
     fn next_segment(&mut self, now: Now, out: &mut Out) -> IoResult<Progress> {
+        let leftovers = std::mem::take(&mut self.leftovers);
+        if !leftovers.is_empty() {
+            let outstanding = u32::try_from(leftovers.len()).expect("a folder has few files");
+            for name in leftovers {
+                let path = self.params.directory.join(name);
+                out.push(FileEffect::Remove { token: STEP, path });
+            }
+            self.stage = Stage::Settling { outstanding };
+            return Ok(Progress::Going);
+        }
         let recovers_from = self.recovers_from();
         while let Some(files) = self.waiting.pop_front() {
             let unchecked =

@@ -496,6 +496,54 @@ fn a_log_is_deleted_with_a_delay() {
 }
 
 #[test]
+fn a_busy_log_is_deleted_once_its_effects_are_over() {
+    let mut bench = Bench::create(fixture_config());
+    let all: Vec<_> = fixture_batches().iter().map(appended).collect();
+    bench.log.append(bench.now, all).expect("there is room");
+    bench.log.flush_turn(bench.now, &mut bench.out);
+    let under_way = bench.out.len();
+    bench.log.remove(Uuid([1; 16]), &mut bench.out);
+    assert_eq!(bench.out.len(), under_way, "the folder keeps its name while it is written");
+    assert!(!bench.log.needs_flush());
+    bench.run();
+    assert_eq!(bench.events.last(), Some(&LogEvent::Renamed));
+    assert!(bench.disk.files.keys().all(|path| path.to_string_lossy().contains("-delete/")));
+
+    // One that was not open yet goes when it is, and one that failed goes at once.
+    let mut bench = Bench::create(fixture_config());
+    let mut out = Vec::new();
+    bench.log = crate::Log::open(testing::params(fixture_config()), clean(), &mut bench.out);
+    bench.log.remove(Uuid([1; 16]), &mut bench.out);
+    bench.run();
+    assert_eq!(bench.events.last(), Some(&LogEvent::Renamed));
+    let mut log = crate::Log::open(testing::params(fixture_config()), clean(), &mut out);
+    let failed = api::FileOutcome::Listed(Err(testing::io_error(IoErrorKind::Other)));
+    log.on_file(
+        bench.now,
+        crate::step::LogStep(crate::step::Step::Open),
+        failed,
+        &mut out,
+        &mut bench.events,
+    );
+    out.clear();
+    log.remove(Uuid([2; 16]), &mut out);
+    assert_eq!(out.len(), 1);
+}
+
+#[test]
+fn a_file_left_by_a_crash_never_takes_a_new_one_along() {
+    let mut disk = fixture();
+    disk.files.insert(Bench::path("00000000000000000300.index"), vec![0; 16]);
+    disk.files.insert(Bench::path("00000000000000000300.log.deleted"), vec![0; 16]);
+    let mut bench = Bench::open(disk, fixture_config(), clean());
+    assert!(!bench.disk.files.keys().any(|path| path.to_string_lossy().contains("0300")));
+    assert_eq!(bench.log.next_timer(), None);
+    bench.append(1, 10, i64::MAX / 2).expect("it rolls by time");
+    bench.run();
+    assert!(bench.disk.files.contains_key(&Bench::path("00000000000000000300.index")));
+}
+
+#[test]
 fn epochs_are_kept_in_their_file_and_found_by_recovery() {
     let mut bench = Bench::create(LogConfig::default());
     bench.log.assign_leader_epoch(bench.now, LeaderEpoch(3), &mut bench.out);

@@ -87,6 +87,8 @@ pub(super) struct Writer {
     unwritten_bytes: usize,
     /// A failed write is being taken back.
     undoing: bool,
+    /// Outcomes that are awaited of the making of a segment's files.
+    pub(super) preparing: u32,
     pub(super) sync: SyncState,
     /// Segments that were rolled and are not sealed yet, oldest first.
     pub(super) sealing: VecDeque<Sealing>,
@@ -160,9 +162,26 @@ impl Writer {
         }
     }
 
+    /// Forgets what is under way: the log has failed, and outcomes mean nothing any more.
+    pub(super) fn give_up(&mut self) {
+        let (end, written_end, flushed_end) = (self.end, self.written_end, self.flushed_end);
+        *self = Self { end, written_end, flushed_end, ..Self::default() };
+    }
+
     /// Whether nothing is on its way to the file.
     pub(super) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.writing.is_none() && !self.undoing
+        self.waiting.is_empty() && !self.is_under_way()
+    }
+
+    /// Whether a write, or what belongs to one, is under way.
+    fn is_under_way(&self) -> bool {
+        self.writing.is_some() || self.undoing || self.preparing > 0
+    }
+
+    /// Whether any effect on the files of the newest segments is under way.
+    pub(super) fn has_effects(&self) -> bool {
+        let seals = self.sealing.front().is_some_and(|sealing| sealing.outstanding.is_some());
+        self.is_under_way() || self.sync.under_way.is_some() || seals
     }
 
     fn oldest_run_of(&self, segment: Offset) -> bool {
@@ -210,7 +229,8 @@ impl Log {
 
     /// Whether [`Log::flush_turn`] has something to do at the end of this turn.
     pub fn needs_flush(&self) -> bool {
-        self.writer.writing.is_none() && !self.writer.waiting.is_empty() && !self.writer.undoing
+        let is_free = self.writer.writing.is_none() && !self.writer.undoing;
+        is_free && !self.writer.waiting.is_empty() && self.state != LogState::Removing
     }
 
     /// How much was appended and is not written yet, in bytes.
@@ -231,7 +251,8 @@ impl Log {
         let segment = &mut self.segments[place];
         let file = segment.log.clone();
         if !segment.is_prepared {
-            segment.prepare(&self.directory, LogStep(Step::Prepare), out);
+            let token = LogStep(Step::Prepare);
+            self.writer.preparing += segment.prepare(&self.directory, token, out);
         }
         if let Some((position, length)) = self.space_ahead(now, &run) {
             let token = LogStep(Step::Allocate);
@@ -410,10 +431,17 @@ impl Log {
         self.writer.space.refused |= !taken;
     }
 
-    pub(super) fn on_prepared(&mut self, result: IoResult<()>, events: &mut Vec<LogEvent>) {
+    pub(super) fn on_prepared(
+        &mut self,
+        result: IoResult<()>,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        self.writer.preparing = self.writer.preparing.saturating_sub(1);
         match result {
             Err(cause) if cause.kind != IoErrorKind::NoSpace => self.fail(cause, events),
-            _ => {}
+            // Empty indexes are no loss, and a write that has no space tells itself.
+            _ => self.seal_next(out),
         }
     }
 
@@ -423,7 +451,7 @@ impl Log {
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
-        let run = self.writer.writing.take().expect("a write was under way");
+        let Some(run) = self.writer.writing.take() else { return };
         match result {
             Ok(()) => {
                 self.writer.written_end = run.next;
@@ -479,6 +507,9 @@ impl Log {
 
     /// Syncs the segment that is written, if someone waits for it and none is under way.
     pub(super) fn sync_on(&mut self, out: &mut LogEffects) {
+        if self.state == LogState::Removing {
+            return;
+        }
         let active = self.active();
         let (base, file) = (active.base, active.log.clone());
         let covers = self.writer.written_end;
@@ -508,11 +539,11 @@ impl Log {
             return self.fail(cause, events);
         }
         let sync = &mut self.writer.sync;
-        sync.outstanding -= 1;
+        sync.outstanding = sync.outstanding.saturating_sub(1);
         if sync.outstanding > 0 {
             return;
         }
-        let (segment, covers) = sync.under_way.take().expect("a sync was under way");
+        let Some((segment, covers)) = sync.under_way.take() else { return };
         if segment == self.active().base {
             let sync = &mut self.writer.sync;
             sync.folder_done = true;
@@ -524,9 +555,14 @@ impl Log {
 
     /// Ends the oldest segment that was rolled, once all of it is written.
     pub(super) fn seal_next(&mut self, out: &mut LogEffects) {
+        if self.state == LogState::Removing {
+            return;
+        }
         let Some(sealing) = self.writer.sealing.front() else { return };
         let base = sealing.base;
-        let waits = self.retry_at.is_some();
+        // The files are made empty by other references than those that fill them: one after the
+        // other.
+        let waits = self.retry_at.is_some() || self.writer.preparing > 0;
         if waits || sealing.outstanding.is_some() || self.writer.oldest_run_of(base) {
             return;
         }

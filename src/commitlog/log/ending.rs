@@ -46,9 +46,18 @@ enum CuttingStage {
 #[derive(Debug)]
 pub(super) struct Removing {
     path: PathBuf,
-    is_renamed: bool,
+    stage: RemovingStage,
     /// When the folder goes, once it is renamed.
     pub(super) due: Option<Instant>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RemovingStage {
+    /// Until no effect on the files is under way: one that comes late could meet the files of a
+    /// log that is made anew under the same name.
+    Waiting,
+    Renaming,
+    Renamed,
 }
 
 impl Log {
@@ -119,7 +128,8 @@ impl Log {
         if count == self.segments.len() && is_settled && self.active().bytes > 0 {
             self.roll(now, self.writer.end);
             let directory = self.directory.clone();
-            self.active_mut().prepare(&directory, LogStep(Step::Prepare), out);
+            let token = LogStep(Step::Prepare);
+            self.writer.preparing += self.active_mut().prepare(&directory, token, out);
             self.seal_next(out);
         }
         let ends = self.segments.iter().skip(1).take(count);
@@ -160,20 +170,38 @@ impl Log {
         }
     }
 
-    /// Deletes the log: its folder gets another name at once ([`LogEvent::Renamed`]), made with
-    /// `unique`, and goes after a while ([`LogEvent::Removed`]). Slices that are being sent stay
-    /// whole.
+    /// Deletes the log: its folder gets another name, made with `unique`, as soon as nothing is
+    /// under way ([`LogEvent::Renamed`]), and goes after a while ([`LogEvent::Removed`]). Slices
+    /// that are being sent stay whole.
+    ///
+    /// # Panics
+    /// If it is deleted already.
     pub fn remove(&mut self, unique: Uuid, out: &mut LogEffects) {
-        let from = self.directory.clone();
-        let to = from.with_file_name(names::deleted_folder(&self.partition, unique));
-        let aside = self.set_aside.drain(..).map(|(_, file)| file);
-        let files = self.segments.iter().map(|it| it.log.clone()).chain(aside).collect();
-        self.state = LogState::Removing;
-        self.opening = None;
-        self.flows = Slab::new(FLOWS_MAX);
+        assert!(self.removing.is_none(), "a log is deleted once");
+        let path = self.directory.with_file_name(names::deleted_folder(&self.partition, unique));
+        self.removing = Some(Removing { path, stage: RemovingStage::Waiting, due: None });
         self.retry_at = None;
         self.tail.clear();
-        self.removing = Some(Removing { path: to.clone(), is_renamed: false, due: None });
+        if self.opening.is_none() {
+            self.state = LogState::Removing;
+            self.remove_on(out);
+        }
+    }
+
+    /// Renames the folder, once nothing is under way.
+    pub(super) fn remove_on(&mut self, out: &mut LogEffects) {
+        let Some(removing) = &mut self.removing else { return };
+        let searches = !self.flows.is_empty();
+        let epochs = self.epochs_file.writing.is_some();
+        let cuts = self.cutting.as_ref().is_some_and(|it| it.stage != CuttingStage::Waiting);
+        let busy = self.writer.has_effects() || searches || epochs || cuts;
+        if busy || removing.stage != RemovingStage::Waiting {
+            return;
+        }
+        removing.stage = RemovingStage::Renaming;
+        let (from, to) = (self.directory.clone(), removing.path.clone());
+        let aside = self.set_aside.drain(..).map(|(_, file)| file);
+        let files = self.segments.iter().map(|it| it.log.clone()).chain(aside).collect();
         out.push(FileEffect::Rename { token: LogStep(Step::Remove), from, to, files });
     }
 
@@ -186,12 +214,12 @@ impl Log {
         let removing = self.removing.as_mut().expect("the log is being deleted");
         match result {
             Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
-            _ if removing.is_renamed => {
+            _ if removing.stage == RemovingStage::Renamed => {
                 self.state = LogState::Closed;
                 events.push(LogEvent::Removed);
             }
             _ => {
-                removing.is_renamed = true;
+                removing.stage = RemovingStage::Renamed;
                 removing.due = Some(now.mono + self.config.file_delete_delay);
                 events.push(LogEvent::Renamed);
             }
@@ -333,7 +361,7 @@ impl Log {
             topic_id: self.topic_id,
             config: self.config.clone(),
         };
-        self.opening = Some(Box::new(Opening::open(params, found, out)));
+        self.opening = Some(Box::new(Opening::open_again(params, found, out)));
     }
 
     /// After the end was cut off, what is newer in memory than on disk holds. Returns the event.

@@ -203,7 +203,8 @@ impl Log {
         events: &mut Vec<LogEvent>,
     ) {
         let Some(mut flow) = self.flows.get_mut(token).and_then(Option::take) else { return };
-        let is_gone = self.place_in(flow.segment()).is_none();
+        let is_removed = self.state == LogState::Removing;
+        let is_gone = is_removed || self.place_in(flow.segment()).is_none();
         let next = match (result, &mut flow) {
             _ if is_gone => Next::Gone,
             (Err(cause), _) => return self.fail(cause, events),
