@@ -172,9 +172,15 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
         }
     }
 
-    /// Crashes a node between two turns.
+    /// Crashes a node between two turns. A machine can lose its power while no process runs, too.
     pub fn crash(&mut self, node: NodeId, crash: Crash) {
-        self.end_process(node, Exit::Crashed(crash), None);
+        if self.is_running(node) {
+            self.end_process(node, Exit::Crashed(crash), None);
+        } else if crash == Crash::Machine {
+            self.note(format_args!("n{node} loses its power"), &[]);
+            let wall_ms = self.clock_of(node).wall_ms;
+            self.nodes[node].storage.crash(wall_ms, crash, None);
+        }
     }
 
     /// Crashes a node when it has performed this many more effects, which is mostly within a turn

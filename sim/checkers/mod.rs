@@ -1,0 +1,6 @@
+//! What must hold, each rule in a file of its own.
+
+pub mod dense;
+pub mod lasting;
+pub mod order;
+pub mod watermark;

@@ -1,0 +1,92 @@
+//! ListOffsets: the start and the end of some logs.
+
+use base::Random;
+use bytes::Bytes;
+use protocol::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use protocol::{ErrorCode, ListOffsetsRequest};
+
+use super::{by_topic, frame, reply, sample_partitions, tolerate, version};
+use crate::checkers::watermark::Floor;
+use crate::history::{History, Place, Violation, ensure};
+
+/// Which offset is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Which {
+    Latest = -1,
+    Earliest = -2,
+}
+
+/// One request.
+#[derive(Clone, Debug)]
+pub struct ListOffsets {
+    version: i16,
+    which: Which,
+    partitions: Vec<(Place, Floor)>,
+    request: ListOffsetsRequest,
+}
+
+impl ListOffsets {
+    /// Draws partitions.
+    pub fn sample(random: &mut Random, history: &History) -> Self {
+        let places = sample_partitions(random, history, 3);
+        let which = if random.chance(70) { Which::Latest } else { Which::Earliest };
+        let partitions: Vec<(Place, Floor)> = places
+            .iter()
+            .map(|&place| (place, Floor::of(&history.topics[place.0].partitions[place.1])))
+            .collect();
+        let list = by_topic(places.into_iter().map(|place| (place, ())).collect());
+        let topics = list.into_iter().map(|(topic, partitions)| ListOffsetsTopic {
+            name: history.topics[topic].name.as_str().into(),
+            partitions: partitions
+                .into_iter()
+                .map(|(partition, ())| ListOffsetsPartition {
+                    partition_index: partition as i32,
+                    timestamp: which as i64,
+                    ..ListOffsetsPartition::default()
+                })
+                .collect(),
+            ..ListOffsetsTopic::default()
+        });
+        let request = ListOffsetsRequest {
+            replica_id: -1,
+            topics: topics.collect(),
+            ..ListOffsetsRequest::default()
+        };
+        Self { version: version(random, 1..=10), which, partitions, request }
+    }
+
+    /// The frame of the request.
+    pub fn build(&self, correlation_id: i32) -> Bytes {
+        frame(correlation_id, self.version, &self.request)
+    }
+
+    /// Judges the reply: no log has lost its start, or an end that was shown.
+    pub fn classify(&self, bytes: &Bytes, history: &mut History) -> Result<(), Violation> {
+        let response = reply::<ListOffsetsRequest>(bytes, self.version)?;
+        let mut open = self.partitions.clone();
+        for topic in &response.topics {
+            let index = history.by_name(&topic.name);
+            for partition in &topic.partitions {
+                let place = index.map(|topic| (topic, partition.partition_index as usize));
+                let asked = open.iter().position(|(asked, _)| Some(*asked) == place);
+                let Some(asked) = asked else {
+                    return Err(Violation(format!("{partition:?} was not asked for")));
+                };
+                let (place, floor) = open.swap_remove(asked);
+                match (partition.error_code, self.which) {
+                    (ErrorCode::NONE, Which::Latest) => {
+                        let name = history.name(place);
+                        floor
+                            .check(history.partition(place), partition.offset)
+                            .map_err(|violation| Violation(format!("{name}: {violation}")))?;
+                    }
+                    (ErrorCode::NONE, Which::Earliest) => ensure(partition.offset == 0, || {
+                        format!("a log of which nothing was deleted starts at {partition:?}")
+                    })?,
+                    (code, _) => tolerate(history, "ListOffsets", code)?,
+                }
+            }
+        }
+        ensure(open.is_empty(), || format!("ListOffsets left {open:?} unanswered"))
+    }
+}

@@ -1,0 +1,413 @@
+//! One run: clients and faults, then calm, then audits of everything that must still be there.
+
+use std::fmt;
+
+use base::{Duration, Instant, Random};
+use fakeworld::{Crash, Disk, Exit, FaultPlan, Planted, Seat, World, WorldEvent, WorldOptions};
+
+use crate::client::{Client, Wish};
+use crate::history::{Counts, History, Violation, ensure};
+use crate::scenario::{DiskTrouble, Scenario};
+
+/// The port that the node listens at.
+pub const PORT: u16 = 9092;
+/// How long the node may take, once faults are over, until everything is answered.
+const CONVERGES_WITHIN: Duration = Duration::from_secs(60);
+/// How long an orderly stop may take.
+const STOPS_WITHIN: Duration = Duration::from_secs(60);
+
+/// Makes the machines of a node.
+pub trait Node {
+    /// What they say to each other.
+    type Message: fmt::Debug + Send + 'static;
+    /// Slots of a lane between two of them.
+    const LANE_SLOTS: usize;
+
+    /// Formats the disk of a new node.
+    fn format(&mut self, disk: &mut Disk, random: &mut Random);
+
+    /// The machines of a process that starts on this disk.
+    ///
+    /// # Errors
+    /// What a real process would say before it ends, where the disk is no good.
+    fn seats(
+        &mut self,
+        disk: &mut Disk,
+        random: &mut Random,
+    ) -> Result<Vec<Seat<Self::Message>>, String>;
+}
+
+/// How a run is made.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options {
+    /// Everything follows from it.
+    pub seed: u64,
+    /// A fault of the driver that is to be found.
+    pub planted: Option<Planted>,
+    /// Lines of the trace that are kept.
+    pub trace_lines: usize,
+}
+
+/// What came of a run.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Report {
+    /// What happened, or what must not happen and did.
+    pub outcome: Result<Counts, Violation>,
+    /// The hash over everything: equal for equal runs.
+    pub hash: u64,
+    /// The last lines of the trace, if lines were kept.
+    pub lines: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Timer {
+    Tick(usize),
+    Reconnect(usize),
+    Resume(usize),
+    Crash(usize),
+    Cut(usize),
+    Clock(usize),
+    Restart,
+    DiskFills,
+    DiskIsEmptied,
+}
+
+/// One run.
+pub struct Simulation<N: Node> {
+    pub(crate) world: World<N::Message>,
+    pub(crate) history: History,
+    pub(crate) random: Random,
+    node: N,
+    scenario: Scenario,
+    clients: Vec<Client>,
+    connections: u64,
+    winds_down: bool,
+    timers: Vec<Timer>,
+    pub(crate) exit: Option<Exit>,
+}
+
+impl<N: Node> fmt::Debug for Simulation<N> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "a simulation with {:?}", self.world)
+    }
+}
+
+/// Runs one seed. A panic of a machine is a violation like any other.
+pub fn run<N: Node>(make_node: impl FnOnce(&Scenario) -> N, options: Options) -> Report {
+    let mut simulation = Simulation::new(make_node, options);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulation.run()));
+    let outcome = caught.unwrap_or_else(|panic| Err(Violation(panic_sentence(&*panic))));
+    let trace = simulation.world.trace();
+    let lines = trace.lines().map(str::to_owned).collect();
+    Report { outcome: outcome.map(|()| simulation.history.counts), hash: trace.hash(), lines }
+}
+
+fn panic_sentence(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    format!("a machine panicked: {}", text.unwrap_or("without a sentence"))
+}
+
+impl<N: Node> Simulation<N> {
+    fn new(make_node: impl FnOnce(&Scenario) -> N, options: Options) -> Self {
+        let random = Random::new(options.seed);
+        let (scenario, history) = Scenario::draw(&random);
+        let world = World::new(WorldOptions {
+            seed: random.fork("world").next_u64(),
+            faults: scenario.faults.clone(),
+            planted: options.planted,
+            lane_slots: N::LANE_SLOTS,
+            trace_lines: options.trace_lines,
+        });
+        let plans = scenario.clients.iter().cloned().enumerate();
+        Self {
+            world,
+            history,
+            random: random.fork("workload"),
+            node: make_node(&scenario),
+            clients: plans.map(|(number, plan)| Client::new(number, plan)).collect(),
+            scenario,
+            connections: 0,
+            winds_down: false,
+            timers: Vec::new(),
+            exit: None,
+        }
+    }
+
+    fn run(&mut self) -> Result<(), Violation> {
+        self.world.add_node();
+        let mut random = self.random.fork("node");
+        self.node.format(self.world.disk(0), &mut random);
+        self.start_node()?;
+        self.schedule();
+        self.pump(Instant::ZERO + self.scenario.length, |_| false)?;
+        self.calm_down()?;
+        self.audit()?;
+        match self.scenario.last_crash {
+            Some(crash) => {
+                self.world.crash(0, crash);
+                self.pump(self.world.now(), |_| false)?;
+            }
+            None => self.stop_in_order()?,
+        }
+        self.start_if_down()?;
+        self.audit()
+    }
+
+    fn schedule(&mut self) {
+        let mut timers: Vec<(Instant, Timer)> = Vec::new();
+        for client in 0..self.clients.len() {
+            let at = Instant::from_nanos(self.random.below(50_000_000));
+            timers.push((at, Timer::Reconnect(client)));
+            timers.push((at, Timer::Tick(client)));
+        }
+        let scenario = &self.scenario;
+        let crashes = scenario.crashes.iter().enumerate();
+        timers.extend(crashes.map(|(index, crash)| (crash.at, Timer::Crash(index))));
+        let cuts = scenario.cuts.iter().enumerate();
+        timers.extend(cuts.map(|(index, cut)| (cut.0, Timer::Cut(index))));
+        let changes = scenario.clock_changes.iter().enumerate();
+        timers.extend(changes.map(|(index, change)| (change.0, Timer::Clock(index))));
+        if scenario.trouble == DiskTrouble::Full {
+            let nanos = scenario.length.as_nanos() as u64;
+            let from = self.random.below(nanos);
+            let until = from + self.random.below(nanos - from);
+            timers.push((Instant::from_nanos(from), Timer::DiskFills));
+            timers.push((Instant::from_nanos(until), Timer::DiskIsEmptied));
+        }
+        for (at, timer) in timers {
+            self.set_timer(at, timer);
+        }
+    }
+
+    fn set_timer(&mut self, at: Instant, timer: Timer) {
+        self.world.wake_at(at, self.timers.len() as u64);
+        self.timers.push(timer);
+    }
+
+    fn set_timer_in_us(&mut self, us: u64, timer: Timer) {
+        let at = self.world.now() + Duration::from_micros(us);
+        self.set_timer(at, timer);
+    }
+
+    /// Lets time pass until `enough` says so or it is `until`. True if it was enough.
+    pub(crate) fn pump(
+        &mut self,
+        until: Instant,
+        enough: impl Fn(&Self) -> bool,
+    ) -> Result<bool, Violation> {
+        loop {
+            if enough(self) {
+                return Ok(true);
+            }
+            let Some(event) = self.world.next_event(until) else { return Ok(false) };
+            self.handle(event)?;
+        }
+    }
+
+    fn handle(&mut self, event: WorldEvent) -> Result<(), Violation> {
+        match event {
+            WorldEvent::Connected(socket) => {
+                self.connections += 1;
+                let number = self.connections;
+                let mut clients = self.clients.iter_mut();
+                if let Some(client) = clients.find(|client| client.socket() == Some(socket)) {
+                    client.connected(number);
+                }
+                Ok(())
+            }
+            WorldEvent::Received(socket, bytes) => {
+                let mut clients = self.clients.iter_mut();
+                match clients.find(|client| client.socket() == Some(socket)) {
+                    Some(client) => client.received(&bytes, &mut self.history),
+                    None => Ok(()),
+                }
+            }
+            WorldEvent::Closed(socket, reason) => {
+                let mut clients = self.clients.iter_mut();
+                let client = clients.find(|client| client.socket() == Some(socket));
+                let Some(client) = client else { return Ok(()) };
+                let number = client.number;
+                let result = client.closed(&reason);
+                let us = 1_000 + self.random.below(30_000);
+                self.set_timer_in_us(us, Timer::Reconnect(number));
+                // A node that is stopping closes its connections, and may.
+                if self.winds_down { Ok(()) } else { result }
+            }
+            WorldEvent::Timer(index) => self.timer(self.timers[index as usize]),
+            WorldEvent::Exited(_, exit) => self.exited(exit),
+        }
+    }
+
+    fn timer(&mut self, timer: Timer) -> Result<(), Violation> {
+        match timer {
+            Timer::Tick(client) => {
+                if self.winds_down {
+                    return Ok(());
+                }
+                let state = &mut self.clients[client];
+                let wish = state.tick(&mut self.world, &mut self.history, &mut self.random);
+                let pace_us = state.pace_us(&mut self.random);
+                match wish {
+                    Wish::GoOn => {}
+                    Wish::PauseReading => {
+                        let us = self.random.below(100_000);
+                        self.set_timer_in_us(us, Timer::Resume(client));
+                    }
+                    Wish::Reconnect => {
+                        let us = self.random.below(10_000);
+                        self.set_timer_in_us(us, Timer::Reconnect(client));
+                    }
+                }
+                self.set_timer_in_us(pace_us, Timer::Tick(client));
+            }
+            Timer::Reconnect(client) => {
+                let state = &mut self.clients[client];
+                if state.socket().is_none() && !self.winds_down {
+                    state.connect(&mut self.world, PORT);
+                }
+            }
+            Timer::Resume(client) => {
+                if let Some(socket) = self.clients[client].socket() {
+                    self.world.set_paused(socket, false);
+                }
+            }
+            Timer::Crash(index) => {
+                let crash = self.scenario.crashes[index];
+                if !self.winds_down {
+                    self.world.crash_after_effects(0, crash.after_effects, crash.crash);
+                }
+            }
+            Timer::Cut(index) => self.world.cut(0, self.scenario.cuts[index].1),
+            Timer::Clock(index) => {
+                self.world.set_wall_clock(0, self.scenario.clock_changes[index].1);
+            }
+            Timer::Restart => self.start_if_down()?,
+            Timer::DiskFills => {
+                let room_bytes = self.random.below(10_000);
+                let used_bytes = self.world.disk(0).used_bytes();
+                self.world.disk(0).set_capacity_bytes(used_bytes + room_bytes);
+            }
+            Timer::DiskIsEmptied => self.world.disk(0).set_capacity_bytes(u64::MAX),
+        }
+        Ok(())
+    }
+
+    fn exited(&mut self, exit: Exit) -> Result<(), Violation> {
+        match &exit {
+            Exit::Crashed(Crash::Process) => self.history.counts.crashes += 1,
+            Exit::Crashed(Crash::Machine) => self.history.power_is_lost(),
+            Exit::Failed(sentence) => {
+                let is_excused = self.scenario.trouble != DiskTrouble::None && !self.winds_down;
+                ensure(is_excused, || format!("the node gave up: {sentence}"))?;
+                self.history.counts.crashes += 1;
+                // After an error of the disk nobody knows what is in its cache: only a new boot
+                // makes it tell the truth.
+                self.world.crash(0, Crash::Machine);
+                self.history.power_is_lost();
+            }
+            Exit::Stopped => {}
+        }
+        self.exit = Some(exit);
+        if !self.winds_down {
+            let us = 1_000 + self.random.below(100_000);
+            self.set_timer_in_us(us, Timer::Restart);
+        }
+        Ok(())
+    }
+
+    fn start_node(&mut self) -> Result<(), Violation> {
+        let mut random = self.random.fork("node").fork(&self.world.now().as_nanos().to_string());
+        let seats = self.node.seats(self.world.disk(0), &mut random);
+        let seats = seats.map_err(|sentence| {
+            Violation(format!("the node does not start on its own disk: {sentence}"))
+        })?;
+        self.exit = None;
+        self.world.start(0, seats);
+        Ok(())
+    }
+
+    fn start_if_down(&mut self) -> Result<(), Violation> {
+        if self.world.is_running(0) { Ok(()) } else { self.start_node() }
+    }
+
+    /// Ends all faults; then everything in flight must be answered.
+    fn calm_down(&mut self) -> Result<(), Violation> {
+        self.world.note(format_args!("faults are over"), &[]);
+        self.winds_down = true;
+        self.world.set_faults(FaultPlan::calm());
+        self.world.disk(0).set_capacity_bytes(u64::MAX);
+        self.world.crash_after_effects(0, u64::MAX, Crash::Process);
+        for client in &self.clients {
+            if let Some(socket) = client.socket() {
+                self.world.set_paused(socket, false);
+            }
+        }
+        self.start_if_down()?;
+        let until = self.world.now() + CONVERGES_WITHIN;
+        let all_answered = |simulation: &Self| {
+            simulation.clients.iter().all(|client| client.waits_for().is_none())
+        };
+        if self.pump(until, all_answered)? {
+            return Ok(());
+        }
+        let mut waiting = self.clients.iter();
+        let waiting = waiting.find_map(|client| Some((client.number, client.waits_for()?)));
+        Err(Violation(format!("faults are over and a client has no answer: {waiting:?}")))
+    }
+
+    fn stop_in_order(&mut self) -> Result<(), Violation> {
+        self.world.stop(0);
+        let until = self.world.now() + STOPS_WITHIN;
+        self.pump(until, |simulation| simulation.exit.is_some())?;
+        ensure(self.exit == Some(Exit::Stopped), || {
+            format!("the node was asked to stop in order and came to {:?}", self.exit)
+        })
+    }
+
+    /// A client of its own for an audit.
+    pub(crate) fn auditor(&mut self) -> Result<usize, Violation> {
+        let plan = crate::client::ClientPlan {
+            depth: 1,
+            pace_us_max: 1,
+            drops_per_thousand: 0,
+            pauses_per_thousand: 0,
+        };
+        let number = self.clients.len();
+        self.clients.push(Client::new(number, plan));
+        let until = self.world.now() + CONVERGES_WITHIN;
+        while !self.clients[number].is_connected() {
+            ensure(self.world.now() < until, || "the node accepts no connection".to_owned())?;
+            if self.clients[number].socket().is_none() {
+                self.clients[number].connect(&mut self.world, PORT);
+            }
+            let pause = self.world.now() + Duration::from_millis(10);
+            self.pump(pause, |simulation| simulation.clients[number].is_connected())?;
+        }
+        Ok(number)
+    }
+
+    /// Sends an operation and waits for its answer, which is judged.
+    pub(crate) fn call(
+        &mut self,
+        auditor: usize,
+        operation: crate::operations::Operation,
+    ) -> Result<(), Violation> {
+        let sentence = format!("the node does not answer {operation:?}");
+        let client = &mut self.clients[auditor];
+        ensure(client.is_connected(), || format!("the node closed on an auditor: {sentence}"))?;
+        client.send(&mut self.world, &mut self.history, operation);
+        let until = self.world.now() + CONVERGES_WITHIN;
+        let answered = |simulation: &Self| {
+            let client = &simulation.clients[auditor];
+            !client.is_connected() || client.waits_for().is_none()
+        };
+        let is_answered = self.pump(until, answered)?;
+        ensure(is_answered && self.clients[auditor].is_connected(), || sentence)
+    }
+
+    /// The number of the auditor's connection.
+    pub(crate) fn auditor_connection(&self, auditor: usize) -> u64 {
+        self.clients[auditor].connection_number().unwrap_or(0)
+    }
+}
