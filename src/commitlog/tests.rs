@@ -253,6 +253,52 @@ fn sequential_readers_of_a_running_log_need_no_effect() {
 }
 
 #[test]
+fn large_segments_of_an_earlier_run_are_searched_by_their_indexes() {
+    let config =
+        LogConfig { segment_bytes: 24 << 20, index_interval_bytes: 1024, ..LogConfig::default() };
+    let mut bench = Bench::create(config.clone());
+    let mut batches = Vec::new();
+    for index in 0..25_000 {
+        let records = 1 + (index * 7) % 5;
+        let new = batch(bench.log.end_offset(), records, 500, index as i64 * 10);
+        bench.log.append(bench.now, vec![appended(&new)]).expect("there is room");
+        batches.push(new);
+        if index % 100 == 0 {
+            bench.run();
+        }
+    }
+    bench.run();
+    let end = bench.log.end_offset();
+    assert_eq!(bench.log.segment_count(), 2);
+    let mut bench = Bench::open(bench.close(), config, clean());
+    let mut random = base::Random::new(1);
+    for _ in 0..300 {
+        let offset = random.below(u64::try_from(end.0).expect("not negative")) as i64;
+        let plan = bench.read(read_at(offset, 1)).expect("it is there");
+        let first = Batches::new(bench.bytes_of(&plan)).next().expect("one").expect("whole");
+        let holds = batches.partition_point(|it| it.header().last_offset().0 < offset);
+        assert_eq!(first, batches[holds]);
+    }
+    for place in [0, 1, 9_999, 17_777, 24_999] {
+        let wanted = batches[place].header().max_timestamp;
+        bench.events.clear();
+        bench.log.find_timestamp(wanted, &mut bench.out);
+        bench.run();
+        let found = bench.events.last().cloned();
+        let offset = batches[place].header().last_offset();
+        assert!(
+            matches!(found, Some(LogEvent::TimestampFound { found: Some(found), .. })
+                if found.offset == offset && found.timestamp == wanted),
+            "{found:?}"
+        );
+    }
+    let reads = bench.disk.count("read");
+    assert_eq!(bench.consume(Offset(0), end, 1 << 20), batches);
+    let reads = bench.disk.count("read") - reads;
+    assert!(reads < 300, "{reads} reads for {} bytes", bench.log.size_bytes());
+}
+
+#[test]
 fn nothing_is_shown_before_it_is_written() {
     let mut bench = Bench::create(LogConfig::default());
     bench.append(1, 10, 0).expect("there is room");
