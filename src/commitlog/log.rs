@@ -24,7 +24,7 @@ use crate::text;
 
 use append::Writer;
 use place::Located;
-use search::{FLOWS_MAX, Flow};
+use search::{FLOWS_MAX, Flow, IndexWindow};
 
 pub use append::{AppendBatch, AppendError, AppendInfo, UNWRITTEN_BYTES_MAX};
 pub use ending::OffsetOutOfRange;
@@ -86,6 +86,7 @@ pub struct Log {
     /// Searches; one that is being advanced is taken out of its place.
     flows: Slab<Option<Flow>>,
     located: VecDeque<Located>,
+    window: Option<IndexWindow>,
     /// Files that go when their time has come, in that order.
     set_aside: VecDeque<(Instant, FileRef)>,
     retry_at: Option<Instant>,
@@ -135,6 +136,7 @@ impl Log {
             epochs_file: EpochsFile::default(),
             flows: Slab::new(FLOWS_MAX),
             located: VecDeque::new(),
+            window: None,
             set_aside: VecDeque::new(),
             retry_at: None,
             cutting: None,
@@ -329,7 +331,7 @@ impl Log {
         self.state = LogState::Failed;
         self.opening = None;
         self.flows = Slab::new(FLOWS_MAX);
-        self.located.clear();
+        self.forget_places();
         self.tail.clear();
         self.set_aside.clear();
         self.retry_at = None;

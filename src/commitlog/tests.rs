@@ -295,7 +295,7 @@ fn large_segments_of_an_earlier_run_are_searched_by_their_indexes() {
     let reads = bench.disk.count("read");
     assert_eq!(bench.consume(Offset(0), end, 1 << 20), batches);
     let reads = bench.disk.count("read") - reads;
-    assert!(reads < 300, "{reads} reads for {} bytes", bench.log.size_bytes());
+    assert!(reads < 100, "{reads} reads for {} bytes", bench.log.size_bytes());
 }
 
 #[test]

@@ -279,7 +279,7 @@ impl Log {
     /// Gives the memory and the disk space back that only a busy log needs.
     pub fn release_memory(&mut self, out: &mut LogEffects) {
         self.tail.clear();
-        self.located = VecDeque::new();
+        self.forget_places();
         if self.state == LogState::Open
             && self.writer.is_idle()
             && std::mem::take(&mut self.writer.space.allocated_to) > 0
@@ -482,7 +482,7 @@ impl Log {
         self.writer.index.restore(run.index_before);
         self.writer.first_timestamp = run.first_timestamp_before;
         self.writer.end = self.writer.written_end;
-        self.located.clear();
+        self.forget_places();
         self.writer.sync.target = self.writer.sync.target.min(self.writer.end);
         self.writer.sync.done = self.writer.flushed_end.max(run.segment);
         self.writer.space = Space { refused: true, ..Space::default() };

@@ -106,7 +106,10 @@ impl Log {
             cut
         } else if let Some(bytes) = first_bytes {
             match bytes {
-                bytes if bytes <= bytes_max => start + bytes_max,
+                bytes if bytes <= bytes_max => {
+                    let up_to = start.saturating_add(bytes_max).min(limit);
+                    self.cut_by_index(place, start, up_to, out).unwrap_or(up_to)
+                }
                 bytes if request.at_least_one => start + bytes,
                 _ => start,
             }
@@ -122,6 +125,7 @@ impl Log {
                 _ => return Ok(self.locate(request.offset, out)),
             }
         };
+        let segment = &self.segments[place];
         let length = end.min(limit) - start;
         if length == 0 {
             return Ok(Read::Plan(ReadPlan::default()));
@@ -201,5 +205,6 @@ impl Log {
     /// Forgets the places: files were cut or went.
     pub(super) fn forget_places(&mut self) {
         self.located = VecDeque::new();
+        self.window = None;
     }
 }

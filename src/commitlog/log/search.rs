@@ -29,6 +29,24 @@ const RECORD_BYTES_MAX: usize = 128 << 20;
 pub(super) enum Flow {
     Locate(Locate),
     Time(TimeSearch),
+    Boundary(Boundary),
+}
+
+/// Reads which offset a batch begins with, ahead of the reader that will ask for it.
+#[derive(Debug)]
+pub(super) struct Boundary {
+    segment: Offset,
+    position: u32,
+    /// What the index says of the batch.
+    last_offset: Offset,
+}
+
+/// The part of an index that the last search came down to, of a segment of an earlier run: a
+/// sequential reader goes on in it.
+#[derive(Debug)]
+pub(super) struct IndexWindow {
+    segment: Offset,
+    entries: Vec<OffsetEntry>,
 }
 
 impl Flow {
@@ -36,7 +54,7 @@ impl Flow {
     pub(super) fn locates(&self) -> Option<Offset> {
         match self {
             Flow::Locate(locate) => Some(locate.offset),
-            Flow::Time(_) => None,
+            Flow::Time(_) | Flow::Boundary(_) => None,
         }
     }
 
@@ -45,6 +63,7 @@ impl Flow {
         match self {
             Flow::Locate(locate) => locate.segment,
             Flow::Time(search) => search.segment,
+            Flow::Boundary(boundary) => boundary.segment,
         }
     }
 }
@@ -209,6 +228,12 @@ impl Log {
             _ if is_gone => Next::Gone,
             (Err(cause), _) => return self.fail(cause, events),
             (Ok(bytes), Flow::Locate(locate)) => self.locate_on(locate, &bytes),
+            (Ok(bytes), Flow::Boundary(boundary)) => {
+                let located = boundary.located(&bytes);
+                self.flows.remove(token);
+                // Nobody waits for it; a place that is no batch is met by whoever reads there.
+                return located.into_iter().for_each(|located| self.remember(located));
+            }
             (Ok(bytes), Flow::Time(search)) => self.time_on(search, &bytes),
         };
         let ticket = Ticket(token);
@@ -255,6 +280,10 @@ impl Log {
         let behind = segment.marks.first_behind(mark.position).map_or(end, |it| it.position);
         let is_far = behind.saturating_sub(mark.position) > NEAR_BYTES;
         let is_active = place + 1 == self.segments.len();
+        let window = self.window.as_ref().filter(|window| window.segment == segment.base);
+        if let Some(entry) = window.and_then(|window| window.floor(relative_offset)) {
+            return LocateStage::Walk(scan_from(entry.position.max(mark.position), end));
+        }
         if is_far && !is_active && segment.offset_entries > 0 {
             return LocateStage::Index(self.offset_search(place, relative));
         }
@@ -294,11 +323,12 @@ impl Log {
         }
     }
 
-    fn locate_on(&self, locate: &mut Locate, bytes: &[u8]) -> Next {
+    fn locate_on(&mut self, locate: &mut Locate, bytes: &[u8]) -> Next {
         let Some(place) = self.place_in(locate.segment) else { return Next::Gone };
         match &mut locate.stage {
             LocateStage::Index(search) => {
                 if let Some(entry) = search.feed(bytes) {
+                    self.window = Some(IndexWindow::of(locate.segment, bytes));
                     let begin = self.segments[place].marks.floor(relative_key(search.key)).position;
                     let begin = position_in(entry.as_deref()).max(begin);
                     let end = self.written_bytes_of(place);
@@ -474,9 +504,58 @@ impl Log {
         next
     }
 
+    /// The last boundary behind `start` up to `up_to` that the index knows, in the segment at
+    /// `place`; what stands there is read ahead, for the reader that comes back.
+    pub(super) fn cut_by_index(
+        &mut self,
+        place: usize,
+        start: u32,
+        up_to: u32,
+        out: &mut LogEffects,
+    ) -> Option<u32> {
+        let segment = &self.segments[place];
+        let window = self.window.as_ref().filter(|window| window.segment == segment.base)?;
+        let above = window.entries.partition_point(|entry| entry.position <= up_to);
+        let entry = window.entries.get(above.checked_sub(1)?)?;
+        let position = Some(entry.position).filter(|position| *position > start)?;
+        let last_offset = segment.base.plus(i64::from(entry.relative_offset));
+        let boundary = Boundary { segment: segment.base, position, last_offset };
+        let (file, length) = (segment.log.clone(), records::HEADER_BYTES as u32);
+        if let Ok(token) = self.flows.insert(Some(Flow::Boundary(boundary))) {
+            let (token, position) = (LogStep(Step::Flow(token)), u64::from(position));
+            out.push(FileEffect::Read { token, file, position, length });
+        }
+        Some(position)
+    }
+
     fn place_in(&self, base: Offset) -> Option<usize> {
         let place = self.place_of(base);
         self.segments.get(place).filter(|segment| segment.base == base).map(|_| place)
+    }
+}
+
+impl Boundary {
+    fn located(&self, bytes: &Bytes) -> Option<Located> {
+        let header = BatchHeader::read(bytes.first_chunk()?);
+        let is_there = header.magic == records::MAGIC && header.last_offset() == self.last_offset;
+        let bytes = u32::try_from(header.batch_bytes().filter(|_| is_there)?).ok()?;
+        let found = FoundBatch { segment: self.segment, position: self.position, bytes };
+        Some(Located { offset: header.base_offset, place: Ok(found) })
+    }
+}
+
+impl IndexWindow {
+    fn of(segment: Offset, bytes: &[u8]) -> Self {
+        let entries = bytes.as_chunks::<OFFSET_ENTRY_BYTES>().0.iter();
+        let entries = entries.map(|entry| OffsetEntry::read(*entry));
+        Self { segment, entries: entries.take_while(|entry| entry.position > 0).collect() }
+    }
+
+    /// The last entry up to `relative_offset`, if a later one shows that it is the last.
+    fn floor(&self, relative_offset: u32) -> Option<OffsetEntry> {
+        let above = self.entries.partition_point(|it| it.relative_offset <= relative_offset);
+        self.entries.get(above)?;
+        Some(self.entries[above.checked_sub(1)?])
     }
 }
 
