@@ -77,6 +77,13 @@ impl Default for Timeline {
 }
 
 impl Timeline {
+    /// A timeline that goes on from a snapshot, whose image ends below `end_offset`.
+    pub fn at(image: Image, end_offset: Offset) -> Self {
+        let stable = Arc::new(image.clone());
+        let committed = Version { end_offset, image, transaction: None };
+        Self { committed, uncommitted: VecDeque::new(), stable }
+    }
+
     /// Everything that was applied, committed or not: what decisions are based on.
     pub fn applied(&self) -> &Image {
         &self.latest().image

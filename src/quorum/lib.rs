@@ -1,0 +1,24 @@
+//! The quorum shard of a node: the metadata log, who leads it, and the active controller.
+//!
+//! [`Quorum`] is a machine. It loads the log and its snapshot into an image, becomes the leader,
+//! and from then on turns what the data shards ask for into records: the `controller` proposes,
+//! `raft` appends, the image is changed at once, and the answer leaves when the records are
+//! committed and the new image was posted to every data shard. [`format`] says which files a node
+//! needs before it can start.
+//!
+//! Depends on: all that decides about metadata, and `commitlog` for the log's files. Deliberately
+//! absent: clients, listeners and partitions' data (`broker`).
+
+mod describe;
+pub mod format;
+mod life;
+mod load;
+mod machine;
+mod requests;
+mod shard;
+mod store;
+
+#[cfg(test)]
+mod tests;
+
+pub use shard::{Quorum, QuorumParams};

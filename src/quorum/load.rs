@@ -1,0 +1,276 @@
+//! From the files to the image.
+//!
+//! | stage | goes on when |
+//! |---|---|
+//! | the folder is listed | its names are known |
+//! | `quorum-state`, the newest snapshot and the log are opened | all of them are there |
+//! | the log is read from the snapshot on | nothing is left |
+//! | the epoch is claimed | the claim is durable |
+//! | activation | its records are committed |
+
+use api::Effects;
+use base::{Now, Offset};
+use bytes::Bytes;
+use controller::Activation;
+use intercom::{Endpoint, Message};
+use metadata::{Batch, Controller, Image, Provenance, SecurityProtocol, Timeline, VersionedRecord};
+use raft::snapshot::{Snapshot, SnapshotId};
+use raft::{ElectionState, Found, control_records};
+use records::Batches;
+
+use crate::shard::{Loading, Quorum, Stage};
+use crate::store::StoreEvent;
+
+/// Why a node cannot go on with what it found; a sentence for the person who starts it.
+type Refusal = String;
+
+impl Quorum {
+    /// Takes what was read, and asks for what comes next.
+    pub(crate) fn load_on(&mut self, event: StoreEvent, effects: &mut Effects<Message>) {
+        let Stage::Loading(mut loading) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            panic!("{event:?} after loading")
+        };
+        match self.load_step(&mut loading, event, effects) {
+            Ok(false) => self.stage = Stage::Loading(loading),
+            Ok(true) => self.start_election(*loading, effects),
+            Err(sentence) => {
+                self.stage = Stage::Loading(loading);
+                self.fail(sentence, effects);
+            }
+        }
+    }
+
+    /// Says whether everything was loaded.
+    fn load_step(
+        &mut self,
+        loading: &mut Loading,
+        event: StoreEvent,
+        effects: &mut Effects<Message>,
+    ) -> Result<bool, Refusal> {
+        match event {
+            StoreEvent::Listed(files) => self.take_listing(loading, &files, effects)?,
+            StoreEvent::ElectionRead(bytes) => {
+                let state = ElectionState::of_text(&bytes).map_err(|error| {
+                    let folder = self.store.folder().display();
+                    format!("{folder}/quorum-state cannot be read: {error}")
+                })?;
+                loading.election = Some(Some(state));
+            }
+            StoreEvent::SnapshotRead(bytes) => self.take_snapshot(loading, bytes)?,
+            StoreEvent::Opened => loading.log_is_open = true,
+            StoreEvent::Loaded(bytes) if bytes.is_empty() => return Ok(true),
+            StoreEvent::Loaded(bytes) => {
+                let next = self.take_batches(loading, bytes)?;
+                self.store.load_on(next, effects);
+                return Ok(false);
+            }
+            other => panic!("{other:?} is no part of loading"),
+        }
+        let is_ready =
+            loading.election.is_some() && loading.snapshot.is_some() && loading.log_is_open;
+        if is_ready {
+            self.begin_log(loading, effects)?;
+        }
+        Ok(false)
+    }
+
+    fn take_listing(
+        &mut self,
+        loading: &mut Loading,
+        files: &[(String, u64)],
+        effects: &mut Effects<Message>,
+    ) -> Result<(), Refusal> {
+        let snapshots = files
+            .iter()
+            .filter_map(|(name, length)| SnapshotId::of_file_name(name).map(|id| (id, *length)));
+        let Some((id, length)) = snapshots.max_by_key(|(id, _)| *id) else {
+            return Err(format!(
+                "{} holds no snapshot: format the directory before the node is started",
+                self.store.folder().display()
+            ));
+        };
+        loading.snapshot_id = Some(id);
+        self.store.read_snapshot(&id.file_name(), length, effects);
+        match files.iter().find(|(name, _)| name == "quorum-state") {
+            Some((_, length)) => self.store.read_election(*length, effects),
+            None => loading.election = Some(None),
+        }
+        let has_log = files.iter().any(|(name, _)| name.ends_with(".log"));
+        self.store.open_log(has_log, Offset(0), effects);
+        Ok(())
+    }
+
+    fn take_snapshot(&mut self, loading: &mut Loading, bytes: Bytes) -> Result<(), Refusal> {
+        let id = loading.snapshot_id.expect("it was asked for");
+        let refuse = |error: &dyn std::fmt::Display| {
+            format!(
+                "{} cannot be read: {error}",
+                self.store.folder().join(id.file_name()).display()
+            )
+        };
+        let snapshot = Snapshot::of_bytes(bytes).map_err(|error| refuse(&error))?;
+        let decode = |value: &Bytes| VersionedRecord::decode(value);
+        let records: Result<Vec<_>, _> = snapshot.values.iter().map(decode).collect();
+        let records = records.map_err(|error| refuse(&error))?;
+        self.raft.on_snapshot(snapshot.kraft_version, snapshot.voters.clone());
+        if id == SnapshotId::BOOTSTRAP {
+            // These are written to the log, if it is empty; then the log has them.
+            loading.bootstrap = records;
+        } else {
+            let mut image = Image::default();
+            for record in &records {
+                image.replay(&record.record).map_err(|error| refuse(&error))?;
+            }
+            image.set_provenance(Provenance {
+                last_offset: id.end_offset.plus(-1),
+                last_epoch: id.epoch.0,
+                last_timestamp_ms: snapshot.last_contained_ms,
+            });
+            loading.last_epoch = id.epoch;
+            self.timeline = Timeline::at(image, id.end_offset);
+        }
+        loading.snapshot = Some((id, snapshot));
+        Ok(())
+    }
+
+    fn begin_log(
+        &mut self,
+        loading: &mut Loading,
+        effects: &mut Effects<Message>,
+    ) -> Result<(), Refusal> {
+        let (start, end) = self.store.offsets();
+        let from = self.timeline.end_offset();
+        if start > from || end < from {
+            return Err(format!(
+                "{} holds the log from {start} to {end}, which does not go on from the snapshot \
+                 that ends at {from}: some of its files are missing",
+                self.store.folder().display()
+            ));
+        }
+        loading.log_is_open = false;
+        self.store.load_from(from, effects);
+        Ok(())
+    }
+
+    /// Applies a part of the log and returns the offset behind it.
+    fn take_batches(&mut self, loading: &mut Loading, bytes: Bytes) -> Result<Offset, Refusal> {
+        let folder = self.store.folder().display().to_string();
+        let mut next = self.timeline.end_offset();
+        let refuse = |offset: Offset, error: &dyn std::fmt::Display| {
+            format!("The metadata log {folder} cannot be used at offset {offset}: {error}")
+        };
+        let mut batches = Batches::new(bytes);
+        for batch in batches.by_ref() {
+            let batch = match batch {
+                Ok(batch) => batch,
+                Err(error) => return Err(refuse(next, &error)),
+            };
+            batch.check_crc().map_err(|error| refuse(next, &error))?;
+            let header = *batch.header();
+            if header.next_offset() <= next {
+                continue;
+            }
+            loading.last_epoch = loading.last_epoch.max(header.leader_epoch);
+            if header.is_control() {
+                let records = control_records(&batch).map_err(|error| refuse(next, &error))?;
+                for record in &records {
+                    self.raft.on_control_record(record);
+                }
+                self.timeline.skip_to(header.next_offset());
+            } else {
+                let mut reader = batch.records(usize::MAX).map_err(|error| refuse(next, &error))?;
+                let mut records = Vec::new();
+                loop {
+                    let record = match reader.next_record() {
+                        Ok(Some(record)) => record,
+                        Ok(None) => break,
+                        Err(error) => return Err(refuse(next, &error)),
+                    };
+                    let value = Bytes::copy_from_slice(record.value.unwrap_or_default());
+                    let decoded = VersionedRecord::decode(&value);
+                    records.push(decoded.map_err(|error| refuse(record.offset, &error))?);
+                }
+                let batch = Batch {
+                    base_offset: header.base_offset,
+                    epoch: header.leader_epoch.0,
+                    timestamp_ms: header.max_timestamp,
+                    records: &records,
+                };
+                self.timeline
+                    .apply(&batch)
+                    .map_err(|failure| refuse(failure.offset, &failure.error))?;
+            }
+            next = header.next_offset();
+            // The only voter has it, so that it is committed as soon as this node leads; and
+            // nothing is told to anyone before.
+            self.timeline.commit(next);
+        }
+        Ok(next)
+    }
+
+    fn start_election(&mut self, loading: Loading, effects: &mut Effects<Message>) {
+        let found = Found {
+            election: loading.election.flatten(),
+            end_offset: self.store.offsets().1,
+            last_epoch: loading.last_epoch,
+        };
+        self.stage = Stage::Electing;
+        let mut outputs = Vec::new();
+        match self.raft.start(&found, &mut outputs) {
+            Ok(()) => {
+                self.controller.quorum_nodes = self.raft.voters().ids();
+                self.life.bootstrap = loading.bootstrap;
+                for output in outputs {
+                    let raft::Output::WriteElection(state, written) = output else {
+                        panic!("an election begins with {output:?}")
+                    };
+                    self.life.election_written = Some(written);
+                    let text = self.raft.election_text(state);
+                    self.store.write_election(text, effects);
+                }
+            }
+            Err(error) => self.fail(format!("This node cannot start: {error}"), effects),
+        }
+    }
+
+    /// Writes what an active controller writes first.
+    pub(crate) fn activate(&mut self, now: Now) {
+        let image = self.timeline.applied();
+        let min_isr = self.params.config.settings().get("min.insync.replicas");
+        let bootstrap = std::mem::take(&mut self.life.bootstrap);
+        let records = controller::activation_records(&Activation {
+            log_is_empty: image.provenance().last_offset < Offset(0),
+            open_transaction: self.timeline.transaction_start(),
+            bootstrap: &bootstrap,
+            metadata_version: image.metadata_version(),
+            min_insync_replicas: match min_isr {
+                Some(config::Value::Integer(value)) => i32::try_from(*value).unwrap_or(1),
+                _ => 1,
+            },
+        });
+        self.propose(now, &records);
+        let registration =
+            controller::register_controller(self.timeline.applied(), &self.own_controller());
+        let activated = self.propose(now, &registration.records);
+        self.stage = Stage::Leading { activated };
+        self.start_no_ops(now);
+    }
+
+    fn own_controller(&self) -> Controller {
+        let config = &self.params.config;
+        let endpoints = config.advertised_controller_listeners.iter().map(|listener| Endpoint {
+            name: listener.name.as_str().into(),
+            host: listener.host.as_str().into(),
+            port: listener.port,
+            security_protocol: SecurityProtocol(listener.protocol.protocol_number()),
+        });
+        let supported = metadata::supported_features().into_iter();
+        Controller {
+            id: self.node(),
+            incarnation: self.life.controller_incarnation,
+            zk_migration_ready: false,
+            endpoints: endpoints.collect(),
+            features: supported.map(|(name, range)| (name.into(), range)).collect(),
+        }
+    }
+}

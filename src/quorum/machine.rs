@@ -1,0 +1,274 @@
+//! The machine, and the way from what is proposed to what is published.
+
+use std::sync::Arc;
+
+use api::{Effect, Effects, Event, Machine};
+use base::{Duration, Instant, Now, Offset, ShardId, Token};
+use bytes::Bytes;
+use intercom::{Message, Published, QuorumReply, Reply, Request};
+use metadata::{Batch, TopicChange, VersionedRecord};
+use raft::Output;
+
+use crate::shard::{Pending, Quorum, Stage, Waiting};
+use crate::store::StoreEvent;
+
+impl Quorum {
+    /// Appends the records of a proposal as one batch and applies them at once. Returns the offset
+    /// below which everything must be committed before its answer may leave.
+    pub(crate) fn propose(&mut self, now: Now, records: &[VersionedRecord]) -> Offset {
+        if records.is_empty() {
+            // The answer is based on what was applied before, committed or not.
+            return self.timeline.end_offset();
+        }
+        let encode = |record: &VersionedRecord| {
+            record.encode().expect("the controller writes what its version can carry")
+        };
+        let values: Vec<Bytes> = records.iter().map(encode).collect();
+        let mut outputs = Vec::new();
+        let base_offset = self
+            .raft
+            .append(now.wall_ms, &values, &mut outputs)
+            .expect("proposals are made by the leader only");
+        let batch = Batch {
+            base_offset,
+            epoch: self.raft.election().epoch.0,
+            timestamp_ms: now.wall_ms,
+            records,
+        };
+        self.timeline.apply(&batch).expect("the controller proposes what can be replayed");
+        for output in outputs {
+            let Output::Append(batch) = output else { panic!("an append leads to {output:?}") };
+            self.store.append(now, &batch);
+        }
+        self.timeline.end_offset()
+    }
+
+    /// Answers when everything below `offset` is committed.
+    pub(crate) fn answer_at(&mut self, offset: Offset, to: ShardId, id: Token, reply: QuorumReply) {
+        self.pending.push_back(Pending { offset, to, id, reply });
+    }
+
+    /// Whether an answer still waits for its commit.
+    pub(crate) fn has_pending(&self) -> bool {
+        !self.pending.is_empty()
+    }
+
+    pub(crate) fn close_store(&mut self, now: Now, effects: &mut Effects<Message>) {
+        self.store.close(now, effects);
+        self.take_store_events(now, effects);
+    }
+
+    pub(crate) fn fail(&mut self, sentence: String, effects: &mut Effects<Message>) {
+        if !matches!(self.stage, Stage::Over) {
+            tracing::error!("{sentence}");
+            self.stage = Stage::Over;
+            effects.push(Effect::Fail { sentence });
+        }
+    }
+
+    /// Performs what raft asks for.
+    pub(crate) fn take_outputs(
+        &mut self,
+        now: Now,
+        outputs: Vec<Output>,
+        effects: &mut Effects<Message>,
+    ) {
+        for output in outputs {
+            match output {
+                Output::WriteElection(state, written) => {
+                    self.life.election_written = Some(written);
+                    let text = self.raft.election_text(state);
+                    self.store.write_election(text, effects);
+                }
+                Output::Append(batch) => {
+                    self.timeline.skip_to(batch.header().next_offset());
+                    self.store.append(now, &batch);
+                }
+                Output::Leading(_) => self.activate(now),
+                Output::HighWatermark(offset) => self.commit(offset, effects),
+            }
+        }
+    }
+
+    fn commit(&mut self, high_watermark: Offset, effects: &mut Effects<Message>) {
+        self.timeline.commit(high_watermark);
+        let Stage::Leading { activated } = self.stage else { return };
+        if high_watermark < activated {
+            return;
+        }
+        self.publish(effects);
+        while self.pending.front().is_some_and(|pending| pending.offset <= high_watermark) {
+            let Pending { to, id, reply, .. } = self.pending.pop_front().expect("it was seen");
+            let body = Reply::Quorum(Box::new(reply));
+            effects.reply(to, Message::Reply { id, body });
+        }
+    }
+
+    /// Posts the stable image to every data shard, if it is not the one that they have.
+    fn publish(&mut self, effects: &mut Effects<Message>) {
+        let image = Arc::clone(self.timeline.stable());
+        if self.published.as_ref().is_some_and(|published| Arc::ptr_eq(published, &image)) {
+            return;
+        }
+        let before = self.published.take().unwrap_or_default();
+        for change in image.topics_changed_since(&before) {
+            match change {
+                TopicChange::Removed(topic) => self.placement.remove(topic.id),
+                TopicChange::Added(topic) | TopicChange::Changed { new: topic, .. } => {
+                    let node = self.controller.node;
+                    let is_here = topic.partitions.values().any(|one| one.has_replica(node));
+                    if is_here {
+                        self.placement.place(topic.id, topic.partitions.len());
+                    }
+                }
+            }
+        }
+        let published = Published {
+            image: Arc::clone(&image),
+            placement: self.placement.clone(),
+            kraft_version: self.raft.kraft_version(),
+            leader: self.raft.election().leader,
+            leader_epoch: self.raft.election().epoch,
+        };
+        for shard in 0..self.params.data_shards {
+            let message = Message::Published(published.clone());
+            effects.push(Effect::Post { to: ShardId(shard), message });
+        }
+        self.published = Some(image);
+    }
+
+    fn take_store_events(&mut self, now: Now, effects: &mut Effects<Message>) {
+        loop {
+            let events = self.store.take_events();
+            if events.is_empty() {
+                return;
+            }
+            for event in events {
+                self.take_store_event(now, event, effects);
+            }
+        }
+    }
+
+    fn take_store_event(&mut self, now: Now, event: StoreEvent, effects: &mut Effects<Message>) {
+        match event {
+            StoreEvent::Failed(sentence) => self.fail(sentence, effects),
+            StoreEvent::ElectionWritten => {
+                let written = self.life.election_written.take().expect("it was handed out");
+                let mut outputs = Vec::new();
+                if matches!(self.stage, Stage::Electing) {
+                    self.raft.on_election_written(now.wall_ms, written, &mut outputs);
+                }
+                self.take_outputs(now, outputs, effects);
+            }
+            StoreEvent::Synced(offset) => {
+                let mut outputs = Vec::new();
+                self.raft.on_synced(offset, &mut outputs);
+                self.take_outputs(now, outputs, effects);
+            }
+            StoreEvent::Closed => {
+                if matches!(self.stage, Stage::Closing) {
+                    self.stage = Stage::Over;
+                    effects.push(Effect::Stopped);
+                }
+            }
+            StoreEvent::Listed(_)
+            | StoreEvent::ElectionRead(_)
+            | StoreEvent::SnapshotRead(_)
+            | StoreEvent::Opened
+            | StoreEvent::Loaded(_) => {
+                // A node that is stopped while it loads has no use for the rest.
+                if matches!(self.stage, Stage::Loading(_)) {
+                    self.load_on(event, effects);
+                }
+            }
+        }
+    }
+
+    /// Takes requests, as long as this node leads and its disk keeps up.
+    fn serve(&mut self, now: Now, effects: &mut Effects<Message>) {
+        while matches!(self.stage, Stage::Leading { .. }) && !self.store.is_congested() {
+            let Some(waiting) = self.waiting.pop_front() else { return };
+            self.handle(now, waiting);
+            // An answer that needs no commit leaves at once.
+            if let Some(high_watermark) = self.raft.high_watermark() {
+                self.commit(high_watermark, effects);
+            }
+        }
+    }
+
+    fn wake(&mut self, now: Now, effects: &mut Effects<Message>) {
+        if self.store.next_timer().is_some_and(|at| at <= now.mono) {
+            self.store.on_timer(now, effects);
+        }
+        if self.no_op_at <= now.mono {
+            self.write_no_op(now);
+        }
+        self.stop_when_due(now, effects);
+    }
+
+    /// The log moves on even when nothing happens, so that those who follow it can tell
+    /// (`QuorumController.registerWriteNoOpRecord`).
+    fn write_no_op(&mut self, now: Now) {
+        self.no_op_at = Instant::FAR_FUTURE;
+        if matches!(self.stage, Stage::Leading { .. }) {
+            let record = protocol::NoOpRecord::default();
+            self.propose(now, &[VersionedRecord { record: record.into(), version: 0 }]);
+            self.start_no_ops(now);
+        }
+    }
+
+    /// Sets when the log is moved on next; never, if `metadata.max.idle.interval.ms` is 0.
+    pub(crate) fn start_no_ops(&mut self, now: Now) {
+        let interval = self.params.config.simple.metadata_max_idle_interval_ms;
+        let interval = u64::try_from(interval).unwrap_or(0);
+        self.no_op_at = match interval {
+            0 => Instant::FAR_FUTURE,
+            ms => now.mono + Duration::from_millis(ms),
+        };
+    }
+}
+
+impl Machine for Quorum {
+    type Message = Message;
+
+    fn step(&mut self, now: Now, event: Event<Message>, effects: &mut Effects<Message>) {
+        if matches!(self.stage, Stage::Over) {
+            return;
+        }
+        match event {
+            Event::Started => self.store.list(effects),
+            Event::File { token, outcome } => self.store.on_file(now, token, outcome, effects),
+            Event::WakeUp => self.wake(now, effects),
+            Event::Stop => self.life.stop(now),
+            Event::Mesh {
+                from,
+                message: Message::Request { id, body: Request::Quorum(request) },
+            } => {
+                self.waiting.push_back(Waiting { from, id, request });
+            }
+            Event::Mesh { from, message } => panic!("shard {from} sent the quorum {message:?}"),
+            Event::Listening { .. }
+            | Event::Accepted { .. }
+            | Event::Opened { .. }
+            | Event::Connected { .. }
+            | Event::Received { .. }
+            | Event::Sent { .. }
+            | Event::Closed { .. } => panic!("the quorum has no sockets"),
+        }
+        self.take_store_events(now, effects);
+        self.serve(now, effects);
+        self.take_store_events(now, effects);
+        self.stop_when_due(now, effects);
+    }
+
+    fn end_of_turn(&mut self, now: Now, effects: &mut Effects<Message>) {
+        if matches!(self.stage, Stage::Over) {
+            return;
+        }
+        self.store.end_of_turn(now, effects);
+        self.take_store_events(now, effects);
+        let timers = [self.no_op_at, self.life.next_timer()];
+        let at = timers.into_iter().chain(self.store.next_timer()).min();
+        effects.push(Effect::WakeAt(at.unwrap_or(Instant::FAR_FUTURE)));
+    }
+}

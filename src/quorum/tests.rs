@@ -1,0 +1,577 @@
+//! The quorum shard in the fake world, beside a data shard that only asks.
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use api::{Effect, Effects, Event, Machine};
+use base::{Duration, Instant, NodeId, Now, Random, ShardId, Token, Uuid};
+use bytes::Bytes;
+use config::{BrokerConfig, Pairs};
+use fakeworld::{Crash, Exit, FaultPlan, Seat, World, WorldEvent, WorldOptions};
+use intercom::{Endpoint, Message, Published, QuorumReply, QuorumRequest, Reply, Request};
+use metadata::{Record, SecurityProtocol, VersionedRecord};
+use protocol::create_topics_request::CreatableTopic;
+use protocol::describe_quorum_request::{PartitionData, TopicData};
+use protocol::{CreateTopicsRequest, DescribeQuorumRequest, ErrorCode};
+use records::Batches;
+
+use crate::format::{self, Controllers, FormatRequest};
+use crate::{Quorum, QuorumParams};
+
+const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";
+const QUORUM: ShardId = ShardId(1);
+
+/// What the data shard has heard, in order.
+#[derive(Debug, Default)]
+struct Heard {
+    published: Vec<Published>,
+    replies: Vec<QuorumReply>,
+}
+
+/// A data shard that asks one thing after the other once the metadata is there.
+#[derive(Debug)]
+struct Asker {
+    script: VecDeque<QuorumRequest>,
+    heard: Rc<RefCell<Heard>>,
+    is_asking: bool,
+    stops: bool,
+}
+
+impl Asker {
+    fn ask_next(&mut self, effects: &mut Effects<Message>) {
+        if self.is_asking || self.heard.borrow().published.is_empty() {
+            return;
+        }
+        let next = match self.script.pop_front() {
+            Some(next) => next,
+            None if std::mem::take(&mut self.stops) => QuorumRequest::BrokerStopping,
+            None => return,
+        };
+        self.is_asking = true;
+        let body = Request::Quorum(Box::new(next));
+        effects.request(QUORUM, Message::Request { id: Token::NONE, body });
+    }
+}
+
+impl Machine for Asker {
+    type Message = Message;
+
+    fn step(&mut self, _: Now, event: Event<Message>, effects: &mut Effects<Message>) {
+        match event {
+            Event::Mesh { message: Message::Published(published), .. } => {
+                self.heard.borrow_mut().published.push(published);
+            }
+            Event::Mesh { message: Message::Reply { body: Reply::Quorum(reply), .. }, .. } => {
+                self.is_asking = false;
+                let mut heard = self.heard.borrow_mut();
+                let is_last = matches!(*reply, QuorumReply::BrokerStopping);
+                heard.replies.push(*reply);
+                if is_last {
+                    return effects.push(Effect::Stopped);
+                }
+            }
+            Event::Stop => self.stops = true,
+            Event::Started => {}
+            other => panic!("{other:?}"),
+        }
+        self.ask_next(effects);
+    }
+}
+
+struct Cluster {
+    world: World<Message>,
+    node: usize,
+    config: Arc<BrokerConfig>,
+    directory_id: Uuid,
+    starts: u64,
+}
+
+fn config(extra: &[(&str, &str)]) -> BrokerConfig {
+    let settings = [
+        ("process.roles", "broker,controller"),
+        ("node.id", "1"),
+        ("controller.listener.names", "CONTROLLER"),
+        ("listeners", "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093"),
+        ("log.dirs", "/data"),
+    ];
+    let all = settings.iter().chain(extra);
+    let pairs: Pairs = all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    BrokerConfig::from_pairs(pairs).expect("the settings are valid")
+}
+
+fn dynamic() -> BrokerConfig {
+    config(&[("controller.quorum.bootstrap.servers", "127.0.0.1:9093")])
+}
+
+fn request(config: &BrokerConfig, controllers: Controllers) -> FormatRequest<'_> {
+    FormatRequest {
+        config,
+        cluster_id: CLUSTER,
+        controllers,
+        release_version: None,
+        features: &[],
+        ignore_formatted: false,
+        formatted: &[],
+        now_ms: 1_796_082_968_000,
+        date: "Mon Nov 30 23:56:08 UTC 2026",
+    }
+}
+
+impl Cluster {
+    /// A node whose disk was formatted.
+    fn new(seed: u64, faults: FaultPlan) -> Self {
+        let mut world = World::new(WorldOptions {
+            seed,
+            faults,
+            planted: None,
+            lane_slots: 64,
+            trace_lines: 0,
+        });
+        let node = world.add_node();
+        let config = Arc::new(dynamic());
+        let request = request(&config, Controllers::Standalone);
+        let plan = format::plan(&request, &mut Random::new(seed)).expect("can be formatted");
+        let mut directory_id = None;
+        for file in &plan.files {
+            world.disk(node).install(&file.path, &file.contents);
+            if file.path.ends_with("meta.properties") {
+                let text = String::from_utf8(file.contents.to_vec()).expect("is text");
+                let properties = commitlog::MetaProperties::parse(&text).expect("can be read");
+                directory_id = properties.directory_id;
+            }
+        }
+        let directory_id = directory_id.expect("formatting gives an id");
+        Self { world, node, config, directory_id, starts: 0 }
+    }
+
+    fn start(&mut self, script: Vec<QuorumRequest>) -> Rc<RefCell<Heard>> {
+        self.starts += 1;
+        let heard = Rc::new(RefCell::new(Heard::default()));
+        let asker = Asker {
+            script: script.into(),
+            heard: Rc::clone(&heard),
+            is_asking: false,
+            stops: false,
+        };
+        let quorum = Quorum::new(QuorumParams {
+            cluster_id: CLUSTER.to_owned(),
+            config: Arc::clone(&self.config),
+            directory: PathBuf::from("/data"),
+            directory_id: self.directory_id,
+            log_directories: vec![self.directory_id],
+            data_shards: 1,
+            random: Random::new(self.starts),
+        });
+        let seats = vec![
+            Seat { core: 0, machine: Box::new(asker) },
+            Seat { core: 1, machine: Box::new(quorum) },
+        ];
+        self.world.start(self.node, seats);
+        heard
+    }
+
+    /// Lets the world go on until the data shard has heard `replies` replies.
+    fn run_until(&mut self, heard: &Rc<RefCell<Heard>>, replies: usize) {
+        for _ in 0..100_000 {
+            if heard.borrow().replies.len() >= replies {
+                return;
+            }
+            let until = self.world.now() + Duration::from_millis(1);
+            if let Some(event) = self.world.next_event(until) {
+                panic!("{event:?} after {:?}", heard.borrow().replies);
+            }
+        }
+        panic!("only {:?} came", heard.borrow().replies);
+    }
+
+    fn run_for(&mut self, how_long: Duration) {
+        let until = self.world.now() + how_long;
+        if let Some(event) = self.world.next_event(until) {
+            panic!("{event:?}");
+        }
+    }
+
+    fn exit(&mut self) -> Exit {
+        match self.world.next_event(Instant::FAR_FUTURE) {
+            Some(WorldEvent::Exited(_, exit)) => exit,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn stop(&mut self) {
+        self.world.stop(self.node);
+        assert_eq!(self.exit(), Exit::Stopped);
+    }
+
+    /// The metadata records of the log as batches of names, control batches as `control`.
+    fn log(&mut self) -> Vec<Vec<String>> {
+        let path = Path::new("/data/__cluster_metadata-0/00000000000000000000.log");
+        let bytes = Bytes::copy_from_slice(self.world.disk(self.node).peek(path).expect("exists"));
+        let batches = Batches::new(bytes).map_while(Result::ok);
+        batches.map(|batch| names(&batch)).collect()
+    }
+}
+
+fn names(batch: &records::Batch) -> Vec<String> {
+    let count = usize::try_from(batch.header().record_count).expect("is positive");
+    if batch.header().is_control() {
+        return vec!["control".to_owned(); count];
+    }
+    let mut reader = batch.records(usize::MAX).expect("can be read");
+    let mut names = Vec::new();
+    while let Some(record) = reader.next_record().expect("can be read") {
+        let value = Bytes::copy_from_slice(record.value.expect("has a value"));
+        let decoded = VersionedRecord::decode(&value).expect("is a record");
+        names.push(match decoded.record {
+            Record::NoOp(_) => "no-op".to_owned(),
+            Record::Topic(topic) => format!("topic {}", topic.name),
+            Record::Partition(partition) => format!("partition {}", partition.partition_id),
+            Record::PartitionChange(_) => "partition change".to_owned(),
+            Record::FeatureLevel(level) => format!("{} {}", level.name, level.feature_level),
+            Record::Config(config) => format!("config {}", config.name),
+            Record::BeginTransaction(_) => "begin".to_owned(),
+            Record::EndTransaction(_) => "end".to_owned(),
+            Record::RegisterController(_) => "controller".to_owned(),
+            Record::RegisterBroker(_) => "broker".to_owned(),
+            Record::BrokerRegistrationChange(change) => {
+                format!("broker change {} {}", change.fenced, change.in_controlled_shutdown)
+            }
+            Record::ProducerIds(ids) => format!("ids {}", ids.next_producer_id),
+            other => format!("{other:?}"),
+        });
+    }
+    names
+}
+
+fn ready() -> QuorumRequest {
+    ready_after(-1)
+}
+
+fn ready_after(previous_epoch: i64) -> QuorumRequest {
+    let endpoint = Endpoint {
+        name: "PLAINTEXT".into(),
+        host: "127.0.0.1".into(),
+        port: 9092,
+        security_protocol: SecurityProtocol::PLAINTEXT,
+    };
+    QuorumRequest::BrokerReady { endpoints: vec![endpoint], previous_epoch }
+}
+
+fn create(name: &str, num_partitions: i32) -> QuorumRequest {
+    let topic = CreatableTopic {
+        name: name.into(),
+        num_partitions,
+        replication_factor: 1,
+        ..CreatableTopic::default()
+    };
+    let request = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
+    QuorumRequest::CreateTopics { request }
+}
+
+fn code(reply: &QuorumReply) -> ErrorCode {
+    match reply {
+        QuorumReply::CreateTopics(response) => response.topics[0].error_code,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Example 1 of the description of Kafka's metadata: what stands in the log of a new node.
+#[test]
+fn the_log_of_a_new_node_is_that_of_kafka() {
+    let mut cluster = Cluster::new(1, FaultPlan::calm());
+    let heard =
+        cluster.start(vec![ready(), create("orders", 3), QuorumRequest::AllocateProducerIds]);
+    cluster.run_until(&heard, 3);
+    let log = cluster.log();
+    let log: Vec<Vec<&str>> =
+        log.iter().map(|batch| batch.iter().map(String::as_str).collect()).collect();
+    let expected: [&[&str]; 8] = [
+        &["control", "control", "control"],
+        &[
+            "begin",
+            "metadata.version 33",
+            "eligible.leader.replicas.version 1",
+            "group.version 1",
+            "share.version 2",
+            "streams.version 1",
+            "transaction.version 2",
+            "config min.insync.replicas",
+            "end",
+        ],
+        &["controller"],
+        &["broker"],
+        &["broker change -1 0", "broker change 0 0"],
+        &["topic orders", "partition 0", "partition 1", "partition 2"],
+        &["ids 1000"],
+        &["no-op"],
+    ];
+    assert_eq!(log, expected[..7]);
+    cluster.run_for(Duration::from_millis(50));
+    {
+        let heard = heard.borrow();
+        let first = &heard.published[0].image;
+        assert!(first.brokers().is_empty() && first.metadata_version().level() == 33);
+        // A reply and an image travel apart: either can be first.
+        let published = heard.published.last().expect("there are some");
+        assert_eq!(published.image.alive_brokers().count(), 1);
+        assert_eq!(published.image.next_producer_id().0, 1_000);
+        let topic = published.image.topic_by_name("orders").expect("was created");
+        assert_eq!(topic.partitions.len(), 3);
+        assert_eq!(published.kraft_version, 1);
+        for partition in topic.partitions.keys() {
+            let key = intercom::PartitionKey { topic: topic.id, partition: *partition };
+            assert_eq!(published.placement.owner(key), Some(ShardId(0)));
+        }
+        assert!(matches!(heard.replies[0], QuorumReply::BrokerReady(Ok(_))));
+    }
+    cluster.run_for(Duration::from_millis(1_200));
+    let log = cluster.log();
+    assert_eq!(log.iter().filter(|batch| batch[..] == ["no-op"]).count(), 2, "one each 500 ms");
+    let path = Path::new("/data/__cluster_metadata-0/quorum-state");
+    let state = cluster.world.disk(cluster.node).peek(path).expect("is written");
+    assert_eq!(
+        std::str::from_utf8(state),
+        Ok("{\"leaderId\":1,\"leaderEpoch\":1,\"votedId\":-1,\
+            \"votedDirectoryId\":\"AAAAAAAAAAAAAAAAAAAAAA\",\"data_version\":1}")
+    );
+}
+
+#[test]
+fn a_restart_goes_on_in_the_next_epoch() {
+    let mut cluster = Cluster::new(2, FaultPlan::calm());
+    let heard = cluster.start(vec![ready(), create("orders", 2)]);
+    cluster.run_until(&heard, 2);
+    let Some(QuorumReply::BrokerReady(Ok(epoch))) = heard.borrow_mut().replies.drain(..1).next()
+    else {
+        panic!("the broker is registered first")
+    };
+    cluster.stop();
+    let log = cluster.log();
+    let end: Vec<_> = log.iter().rev().filter(|batch| batch[..] != ["no-op"]).take(2).collect();
+    assert_eq!(end[1][..], ["broker change 0 1", "partition change", "partition change"]);
+    assert_eq!(end[0][..], ["broker change 1 0"]);
+
+    let heard = cluster.start(vec![ready_after(epoch), create("orders", 2), create("more", 1)]);
+    cluster.run_until(&heard, 3);
+    let heard = heard.borrow();
+    assert_eq!(code(&heard.replies[1]), ErrorCode::TOPIC_ALREADY_EXISTS);
+    assert_eq!(code(&heard.replies[2]), ErrorCode::NONE);
+    let last = heard.published.last().expect("was published");
+    assert_eq!(last.leader_epoch.0, 2);
+    let topic = last.image.topic_by_name("orders").expect("was kept");
+    for partition in topic.partitions.values() {
+        assert_eq!((partition.leader, partition.isr.len()), (NodeId(1), 1));
+        assert_eq!(partition.leader_recovery.code(), 0, "it was closed in order");
+    }
+}
+
+/// What was answered is there after any crash, and a node always comes up again.
+#[test]
+fn what_was_answered_survives_crashes() {
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let mut cluster = Cluster::new(seed, FaultPlan::rough(&mut random));
+        let mut created: Vec<String> = Vec::new();
+        for round in 0..6 {
+            let names: Vec<String> = (0..4).map(|number| format!("t{round}-{number}")).collect();
+            let mut script = vec![ready()];
+            script.extend(names.iter().map(|name| create(name, 2)));
+            let heard = cluster.start(script);
+            cluster.world.crash_after_effects(
+                cluster.node,
+                20 + random.below(120),
+                if random.chance(50) { Crash::Process } else { Crash::Machine },
+            );
+            let deadline = cluster.world.now() + Duration::from_secs(30);
+            match cluster.world.next_event(deadline) {
+                Some(WorldEvent::Exited(_, Exit::Crashed(_))) => {}
+                other => panic!("seed {seed}, round {round}: {other:?}"),
+            }
+            let heard = heard.borrow();
+            if let Some(last) = heard.published.last() {
+                for name in &created {
+                    assert!(
+                        last.image.topic_id(name).is_some(),
+                        "seed {seed}: {name} was acknowledged and is lost"
+                    );
+                }
+            }
+            for (reply, name) in heard.replies.iter().skip(1).zip(&names) {
+                assert_eq!(code(reply), ErrorCode::NONE);
+                created.push(name.clone());
+            }
+        }
+    }
+}
+
+#[test]
+fn the_quorum_is_described() {
+    let mut cluster = Cluster::new(3, FaultPlan::calm());
+    let topic = |name: &str| TopicData {
+        topic_name: name.into(),
+        partitions: vec![PartitionData { partition_index: 0, ..PartitionData::default() }],
+        ..TopicData::default()
+    };
+    let describe = DescribeQuorumRequest {
+        topics: vec![topic("__cluster_metadata"), topic("orders")],
+        ..DescribeQuorumRequest::default()
+    };
+    let heard = cluster.start(vec![ready(), QuorumRequest::DescribeQuorum(describe)]);
+    cluster.run_until(&heard, 2);
+    let heard = heard.borrow();
+    let QuorumReply::DescribeQuorum(response) = &heard.replies[1] else { panic!() };
+    let ours = &response.topics[0].partitions[0];
+    assert_eq!((ours.error_code, ours.leader_id, ours.leader_epoch), (ErrorCode::NONE, 1, 1));
+    assert_eq!(ours.current_voters[0].replica_directory_id, cluster.directory_id);
+    assert_eq!(ours.current_voters[0].log_end_offset, ours.high_watermark);
+    let other = &response.topics[1].partitions[0];
+    assert_eq!(other.error_code, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+    assert_eq!(
+        (&*response.nodes[0].listeners[0].host, response.nodes[0].listeners[0].port),
+        ("127.0.0.1", 9093)
+    );
+}
+
+#[test]
+fn a_directory_that_cannot_be_used_stops_the_node() {
+    let folder = "/data/__cluster_metadata-0";
+    let fails = |change: &dyn Fn(&mut Cluster)| {
+        let mut cluster = Cluster::new(4, FaultPlan::calm());
+        let heard = cluster.start(vec![ready()]);
+        cluster.run_until(&heard, 1);
+        cluster.stop();
+        change(&mut cluster);
+        cluster.start(vec![]);
+        match cluster.exit() {
+            Exit::Failed(sentence) => sentence,
+            other => panic!("{other:?}"),
+        }
+    };
+    let snapshot = format!("{folder}/00000000000000000000-0000000000.checkpoint");
+    let log = format!("{folder}/00000000000000000000.log");
+    let sentence = fails(&|cluster| {
+        cluster.world.disk(cluster.node).flip_bit(Path::new(&snapshot), 150);
+    });
+    assert!(sentence.contains(&snapshot), "{sentence}");
+    let sentence = fails(&|cluster| {
+        let text = b"{\"leaderId\":1}";
+        cluster
+            .world
+            .disk(cluster.node)
+            .install(Path::new(&format!("{folder}/quorum-state")), text);
+    });
+    assert!(sentence.contains("quorum-state cannot be read"), "{sentence}");
+    let sentence = fails(&|cluster| {
+        let disk = cluster.world.disk(cluster.node);
+        let mut bytes = disk.peek(Path::new(&log)).expect("exists").to_vec();
+        // The name of a record's feature, with the checksum of its batch made good again.
+        let at = bytes.windows(16).position(|part| part == b"metadata.version").expect("is there");
+        bytes[at - 3] = 99;
+        let crc = records::crc_of(&bytes[174 + 21..504]);
+        bytes[174 + 17..174 + 21].copy_from_slice(&crc.to_be_bytes());
+        disk.install(Path::new(&log), &bytes);
+    });
+    assert!(sentence.contains("cannot be used at offset 4"), "{sentence}");
+    let mut cluster = Cluster::new(5, FaultPlan::calm());
+    cluster.directory_id = Uuid([9; 16]);
+    cluster.start(vec![]);
+    let Exit::Failed(sentence) = cluster.exit() else { panic!("another directory is no voter") };
+    assert!(sentence.contains("is not a voter"), "{sentence}");
+}
+
+#[test]
+fn formatting_is_refused_in_the_words_of_kafka() {
+    let (dynamic, fixed) = (dynamic(), config(&[("controller.quorum.voters", "1@127.0.0.1:9093")]));
+    let level = |name: &str, level| [(name.to_owned(), level)];
+    let refused = |request: FormatRequest<'_>| {
+        format::plan(&request, &mut Random::new(1)).expect_err("is refused").0
+    };
+    let standalone = || request(&dynamic, Controllers::Standalone);
+    assert!(refused(request(&dynamic, Controllers::Configured)).starts_with(
+        "Because controller.quorum.voters is not set on this controller, you must specify one of"
+    ));
+    assert!(
+        refused(request(&fixed, Controllers::Standalone))
+            .starts_with("You cannot specify controller.quorum.voters and format the node with")
+    );
+    let unknown = FormatRequest { release_version: Some("9.9"), ..standalone() };
+    assert!(refused(unknown).starts_with(
+        "Unknown metadata.version '9.9'. Supported metadata.version are: 3.3-IV3, 3.4-IV0, "
+    ));
+    let features = [
+        (
+            level("nope", 1),
+            "Unsupported feature: nope. Supported features are: eligible.leader.replicas.version, \
+             group.version, kraft.version, share.version, streams.version, transaction.version",
+        ),
+        (level("group.version", 7), "No feature:group.version with feature level 7"),
+        (
+            level("metadata.version", 25),
+            "Use --release-version instead of --feature metadata.version=X to avoid ambiguity.",
+        ),
+    ];
+    for (features, message) in features {
+        assert_eq!(refused(FormatRequest { features: &features, ..standalone() }), message);
+    }
+    let properties = commitlog::MetaProperties {
+        cluster_id: CLUSTER.to_owned(),
+        node_id: NodeId(1),
+        directory_id: None,
+    };
+    let formatted = [(PathBuf::from("/data"), properties)];
+    let again = FormatRequest { formatted: &formatted, ..standalone() };
+    assert_eq!(
+        refused(again.clone()),
+        "Log directory /data is already formatted. Use --ignore-formatted to ignore this \
+         directory and format the others."
+    );
+    assert_eq!(
+        refused(FormatRequest { cluster_id: "AAAAAAAAAAAAAAAAAAAAAw", ..again.clone() }),
+        format!(
+            "Invalid cluster.id in: /data/meta.properties. Expected AAAAAAAAAAAAAAAAAAAAAw, but \
+             read {CLUSTER}"
+        )
+    );
+    let ignored = FormatRequest { ignore_formatted: true, ..again };
+    let plan = format::plan(&ignored, &mut Random::new(1)).expect("there is nothing to do");
+    assert_eq!(plan.messages, ["All of the log directories are already formatted."]);
+    assert_eq!(plan.files, []);
+}
+
+#[test]
+fn formatting_says_what_kafka_says() {
+    let dynamic = dynamic();
+    let of_4_0 = FormatRequest {
+        release_version: Some("4.0"),
+        ..request(&dynamic, Controllers::Standalone)
+    };
+    let plan = format::plan(&of_4_0, &mut Random::new(1)).expect("can be formatted");
+    assert_eq!(
+        plan.messages,
+        [
+            "Bootstrap metadata: BootstrapMetadata(records=[ApiMessageAndVersion(\
+             FeatureLevelRecord(name='metadata.version', featureLevel=25) at version 0), \
+             ApiMessageAndVersion(FeatureLevelRecord(name='group.version', featureLevel=1) at \
+             version 0), ApiMessageAndVersion(FeatureLevelRecord(name='transaction.version', \
+             featureLevel=2) at version 0)], metadataVersionLevel=25, source=format command)",
+            "Formatting dynamic metadata voter directory /data with metadata.version 4.0-IV3.",
+        ]
+    );
+    let names: Vec<&Path> = plan.files.iter().map(|file| file.path.as_path()).collect();
+    let snapshot = "/data/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint";
+    assert_eq!(names, [Path::new(snapshot), Path::new("/data/meta.properties")]);
+    let voters =
+        format::parse_initial_controllers("1@127.0.0.1:29493:4rrYtq7BToiZRRu0fVVEog").expect("one");
+    let initial = request(&dynamic, Controllers::Initial(voters));
+    let plan = format::plan(&initial, &mut Random::new(1)).expect("can be formatted");
+    let properties = String::from_utf8(plan.files[1].contents.to_vec()).expect("is text");
+    assert!(properties.contains("directory.id=4rrYtq7BToiZRRu0fVVEog\n"), "{properties}");
+    for wrong in
+        ["", "1", "1@:1:4rrYtq7BToiZRRu0fVVEog", "x@h:1:4rrYtq7BToiZRRu0fVVEog", "1@h:1:no"]
+    {
+        assert!(format::parse_initial_controllers(wrong).is_err(), "{wrong}");
+    }
+}
