@@ -1,5 +1,6 @@
 //! A ring: submission, completion, waiting and waking.
 
+use std::collections::VecDeque;
 use std::io;
 use std::mem;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -34,6 +35,8 @@ const UNNAMED: u64 = u64::MAX - 1;
 pub struct Ring<U: Copy> {
     kernel: IoUring,
     in_flight: Slab<InFlight<U>>,
+    /// Completions that were taken out early to make room for submissions.
+    early: VecDeque<cqueue::Entry>,
     handle: Arc<RingHandle>,
     /// Whom the queued messages wake: their rings stay open until the queue is submitted.
     waking: Vec<Arc<RingHandle>>,
@@ -73,6 +76,7 @@ impl<U: Copy> Ring<U> {
         Ok(Self {
             kernel,
             in_flight: Slab::new(OPERATIONS_MAX),
+            early: VecDeque::new(),
             handle: Arc::new(RingHandle(own)),
             waking: Vec::new(),
             enter_flags: if no_iowait { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() },
@@ -131,7 +135,7 @@ impl<U: Copy> Ring<U> {
             return true;
         }
         drop(submission);
-        !self.kernel.completion().is_empty()
+        !self.early.is_empty() || !self.kernel.completion().is_empty()
     }
 
     /// Hands over what was started, lets completions run, and waits for one if asked to.
@@ -178,8 +182,9 @@ impl<U: Copy> Ring<U> {
 
     /// Takes the completions that are there, at most `count_max`, and appends them to `list`.
     pub fn take_completions(&mut self, list: &mut Vec<Completion<U>>, count_max: usize) {
-        let mut queue = self.kernel.completion();
-        for entry in queue.by_ref().take(count_max) {
+        let early = self.early.len().min(count_max);
+        let queue = self.kernel.completion().take(count_max - early);
+        for entry in self.early.drain(..early).chain(queue) {
             list.extend(complete(&mut self.in_flight, &entry));
         }
     }
@@ -204,6 +209,8 @@ impl<U: Copy> Ring<U> {
                 let passing = [libc::EINTR, libc::EBUSY, libc::EAGAIN];
                 let passes = error.raw_os_error().is_some_and(|code| passing.contains(&code));
                 assert!(passes, "the ring takes no more operations: {error}");
+                // Completions that nobody takes can be what stands in the way.
+                self.early.extend(self.kernel.completion());
             }
         }
     }
@@ -217,7 +224,8 @@ impl<U: Copy> Drop for Ring<U> {
         self.push(&everything.user_data(UNNAMED));
         let _ = self.kernel.submit();
         while !self.in_flight.is_empty() {
-            let queue: Vec<cqueue::Entry> = self.kernel.completion().collect();
+            let queue: Vec<cqueue::Entry> =
+                self.early.drain(..).chain(self.kernel.completion()).collect();
             if queue.is_empty() {
                 let left = deadline.saturating_duration_since(std::time::Instant::now());
                 if left.is_zero() {

@@ -143,6 +143,10 @@ impl<M: Send + 'static> Core<M> {
             seated.stepped = false;
         }
         self.sort();
+        if self.shared.failure().is_some() {
+            // After a failure nothing is done any more: not even an answer leaves.
+            return;
+        }
         self.perform(now.mono);
         self.end_of_turn();
     }

@@ -99,7 +99,7 @@ impl Node {
         for thread in self.threads {
             thread.join().expect("a thread of a node catches its panics");
         }
-        self.shared.failure().map_or(Ok(()), Err)
+        self.shared.failure().map_or(Ok(()), |error| Err(error.clone()))
     }
 }
 

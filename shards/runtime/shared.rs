@@ -125,8 +125,8 @@ impl Shared {
     }
 
     /// Why the node has failed, if it has.
-    pub(crate) fn failure(&self) -> Option<RunError> {
-        self.failure.get().cloned()
+    pub(crate) fn failure(&self) -> Option<&RunError> {
+        self.failure.get()
     }
 
     pub(crate) fn counters(&self, thread: usize) -> Arc<Counters> {

@@ -190,9 +190,12 @@ fn a_machine_that_fails_ends_the_node_with_its_sentence() {
         let failing = machine(|_, event, effects: &mut Effects<u64>| {
             if let Event::Started = event {
                 effects.push(Effect::Fail { sentence: "The disk is broken.".to_owned() });
+                // What it asks for beside is not done any more.
+                effects.request(ShardId(1), 1);
             }
         });
-        [failing, machine(|_, _, _| {})]
+        let other = machine(|_, event, _| assert!(!matches!(event, Event::Mesh { .. })));
+        [failing, other]
     };
     for threads in arrangements(make) {
         let error = start(threads, Settings::default()).wait().expect_err("it failed");

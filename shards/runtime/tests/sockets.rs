@@ -397,3 +397,47 @@ fn a_machine_has_no_more_connections_than_its_limit() {
     fifth.read_exact(&mut [0]).expect("served");
     stop(node);
 }
+
+#[test]
+fn without_descriptors_accepting_pauses_and_goes_on_later() {
+    // In a process of its own, since the limit is the process's.
+    let status = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 60 && exec \"$0\" --exact few_descriptors --ignored"])
+        .arg(std::env::current_exe().expect("a path"))
+        .status()
+        .expect("sh runs");
+    assert!(status.success(), "{status}");
+}
+
+#[test]
+#[ignore = "run with few descriptors by the test above"]
+fn few_descriptors() {
+    let (node, address, events) = node(Settings::default(), world::echo);
+    let mut first = connect(address);
+    opened(&events);
+    // Both ends are in this process: the clients take descriptors, too.
+    let mut streams = Vec::new();
+    while let Ok(stream) = TcpStream::connect(address) {
+        streams.push(stream);
+        if node.counters()[0].1.accept_paused > 0 {
+            break;
+        }
+    }
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while node.counters()[0].1.accept_paused == 0 {
+        assert!(std::time::Instant::now() < deadline, "it never runs out");
+        thread::yield_now();
+    }
+    // A client that is served already notices nothing.
+    first.write_all(b"x").expect("writes");
+    first.read_exact(&mut [0]).expect("is served");
+    let accepted = node.counters()[0].1.accepted;
+    let left = streams.len() as u64 + 1 - accepted;
+    assert!(left > 0, "{accepted} of {} are accepted", streams.len() + 1);
+    streams.drain(..20);
+    while node.counters()[0].1.accepted < accepted + left.min(10) {
+        assert!(std::time::Instant::now() < deadline, "it accepts no more");
+        let _ = events.recv_timeout(Duration::from_millis(10));
+    }
+    stop(node);
+}
