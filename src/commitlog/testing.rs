@@ -181,6 +181,17 @@ impl Bench {
         }
     }
 
+    /// A turn in which only the first `count` effects come to an end.
+    pub(crate) fn run_some(&mut self, count: usize) {
+        self.log.flush_turn(self.now, &mut self.out);
+        let ending: Vec<_> = self.out.drain(..count.min(self.out.len())).collect();
+        for effect in ending {
+            if let Some((step, outcome)) = self.disk.perform(effect) {
+                self.log.on_file(self.now, step, outcome, &mut self.out, &mut self.events);
+            }
+        }
+    }
+
     pub(crate) fn path(name: &str) -> PathBuf {
         Path::new(FOLDER).join(name)
     }

@@ -642,7 +642,10 @@ enum Act {
         value_bytes: usize,
     },
     Turn,
+    /// A turn in which only so many effects come to an end.
+    Some(usize),
     Sync,
+    Ask,
     Close,
     /// Kills the process, and loses or tears what was not synced.
     Crash {
@@ -657,7 +660,9 @@ fn act() -> impl Strategy<Value = Act> {
         8 => (1..20_usize, 0..3000_usize)
             .prop_map(|(records, value_bytes)| Act::Append { records, value_bytes }),
         6 => Just(Act::Turn),
+        6 => (1..4_usize).prop_map(Act::Some),
         2 => Just(Act::Sync),
+        2 => Just(Act::Ask),
         1 => Just(Act::Close),
         1 => (0..=100_usize, 0..200_usize)
             .prop_map(|(keep_percent, garbage)| Act::Crash { keep_percent, garbage }),
@@ -693,10 +698,17 @@ proptest! {
                     let timestamp = (model.len() as i64 * 7919) % 1000;
                     let new = batch(bench.log.end_offset(), records, value_bytes, timestamp);
                     let taken = bench.log.append(bench.now, vec![appended(&new)]);
+                    if taken == Err(AppendError::Busy) {
+                        continue;
+                    }
                     prop_assert!(taken.is_ok());
                     model.push(new);
                 }
                 Act::Turn => bench.run(),
+                Act::Some(count) => bench.run_some(count),
+                Act::Ask => {
+                    bench.log.request_sync(&mut bench.out);
+                }
                 Act::Sync => {
                     let target = bench.log.request_sync(&mut bench.out);
                     bench.run();
