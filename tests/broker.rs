@@ -1,6 +1,7 @@
 //! A broker in a process of its own: Corelane, or Apache Kafka as the witness.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -49,6 +50,8 @@ pub fn target() -> Target {
 #[derive(Debug)]
 pub struct Broker {
     port: u16,
+    /// What starts it: a file of settings, or `dev` with its options.
+    arguments: Vec<OsString>,
     folder: TempDir,
     processes: Option<Processes>,
 }
@@ -69,9 +72,25 @@ impl Broker {
         let folder = TempDir::with_prefix("blackbox-").expect("a folder for temporary files");
         let (port, controller_port) = (free_port(), free_port());
         let properties = server_properties(folder.path(), port, controller_port, settings);
-        fs::write(folder.path().join("server.properties"), properties).expect("writing settings");
-        let mut broker = Broker { port, folder, processes: None };
+        let path = folder.path().join("server.properties");
+        fs::write(&path, properties).expect("writing settings");
+        let mut broker = Broker { port, arguments: start_of(&path), folder, processes: None };
         broker.format();
+        broker.start_again();
+        broker
+    }
+
+    /// Starts a broker as `cargo run -- dev` does, without a file of settings: Corelane only.
+    ///
+    /// # Panics
+    /// When it doesn't come up; its log is shown.
+    pub fn dev() -> Broker {
+        let folder = TempDir::with_prefix("blackbox-").expect("a folder for temporary files");
+        let port = free_port();
+        let data = folder.path().join("data").into_os_string();
+        let arguments =
+            vec!["dev".into(), "--data".into(), data, "--port".into(), port.to_string().into()];
+        let mut broker = Broker { port, arguments, folder, processes: None };
         broker.start_again();
         broker
     }
@@ -88,7 +107,7 @@ impl Broker {
         let (port, controller_port) = (free_port(), free_port());
         let properties = server_properties(like.folder.path(), port, controller_port, settings);
         fs::write(&path, properties).expect("writing settings");
-        Running::start(&mut start_command(&path)).finish().fails()
+        Running::start(start_command().args(start_of(&path))).finish().fails()
     }
 
     /// A broker with the usual settings that several tests use at once, each with topics and
@@ -129,11 +148,15 @@ impl Broker {
     /// # Panics
     /// When the system doesn't say.
     pub fn memory_bytes(&self) -> u64 {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()));
-        let status = status.expect("the process runs");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-        1024 * kilobytes.expect("the system says how much memory is in use")
+        self.memory("VmRSS:")
+    }
+
+    /// The most that the process held in memory so far, in bytes.
+    ///
+    /// # Panics
+    /// When the system doesn't say.
+    pub fn memory_bytes_most(&self) -> u64 {
+        self.memory("VmHWM:")
     }
 
     /// Ends the process at once, as `kill -9` does.
@@ -170,7 +193,8 @@ impl Broker {
     pub fn start_again(&mut self) {
         assert!(self.processes.is_none(), "the broker runs already");
         let log = fs::File::options().create(true).append(true).open(self.log()).expect("a log");
-        let mut command = start_command(&self.folder.path().join("server.properties"));
+        let mut command = start_command();
+        command.args(&self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a second handle")).stderr(log);
         let broker = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let guard = start_guard(broker.id(), self.folder.path());
@@ -184,6 +208,14 @@ impl Broker {
         let lines: Vec<&str> = text.lines().collect();
         let start = lines.len().saturating_sub(LOG_LINES_SHOWN);
         lines.get(start..).unwrap_or_default().join("\n")
+    }
+
+    fn memory(&self, name: &str) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()));
+        let status = status.expect("the process runs");
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        1024 * kilobytes.expect("the system says how much memory is in use")
     }
 
     fn log(&self) -> PathBuf {
@@ -256,20 +288,24 @@ fn corelane() -> PathBuf {
     path
 }
 
-fn start_command(properties: &Path) -> Command {
-    let mut command = match target() {
-        Target::Corelane => {
-            let mut command = Command::new(corelane());
-            command.arg("start");
-            command
-        }
+/// The program that is or starts a broker.
+fn start_command() -> Command {
+    match target() {
+        Target::Corelane => Command::new(corelane()),
         Target::Kafka => {
             let options = &["-Xmx768M", "-Xms256M", "-Dcorelane.log.level=info"];
             kafka::tool_with("server-start", options).unwrap_or_else(|error| panic!("{error}"))
         }
-    };
-    command.arg(properties);
-    command
+    }
+}
+
+/// What lets a broker start with a file of settings.
+fn start_of(properties: &Path) -> Vec<OsString> {
+    let file = properties.as_os_str().to_owned();
+    match target() {
+        Target::Corelane => vec!["start".into(), file],
+        Target::Kafka => vec![file],
+    }
 }
 
 /// A shell that waits for the end of its input, then ends the broker and removes its folder.

@@ -77,7 +77,10 @@ impl Running {
     pub fn wait_for(&mut self, text: &str) {
         let deadline = Instant::now() + TIME_MAX;
         let name = &self.name.clone();
-        while !self.stdout.contains(text) {
+        // What was searched already is not searched again: programs print a line a record.
+        let mut searched = 0;
+        while !self.stdout.get(searched..).is_some_and(|unread| unread.contains(text)) {
+            searched = self.stdout.rfind('\n').map_or(0, |end| end + 1);
             let more = self.next_line(deadline);
             assert!(more, "{name}: ended without `{text}`\n{}", self.all_output());
         }

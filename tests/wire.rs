@@ -1,7 +1,7 @@
 //! Bytes of the protocol written by hand, so that they can also be wrong.
 //!
-//! Only versions without tagged fields are used: an `i16` length before a string, an `i32` before
-//! an array or bytes.
+//! Nearly always versions without tagged fields are used: an `i16` length before a string, an
+//! `i32` before an array or bytes.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -46,6 +46,13 @@ pub fn request(api: i16, version: i16, correlation: i32, body: &[u8]) -> Vec<u8>
     let mut bytes = Bytes::default();
     bytes.i16(api).i16(version).i32(correlation).string("blackbox").raw(body);
     frame(&bytes.0)
+}
+
+/// As [`request`], of a version with tagged fields: header version 2, without any.
+pub fn flexible_request(api: i16, version: i16, correlation: i32, body: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0];
+    bytes.extend_from_slice(body);
+    request(api, version, correlation, &bytes)
 }
 
 /// A length, then the bytes.

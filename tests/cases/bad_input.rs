@@ -9,6 +9,9 @@ use blackbox::wire::{
     self, API_VERSIONS, Batch, Bytes, FETCH, METADATA, PRODUCE, answer, api_versions,
     assert_closed, frame, produce_body, produce_result, request,
 };
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
 use blackbox::{Broker, Target, target};
 
 /// Sends bytes on a new connection. A broker that closes early may make the rest fail: that is
@@ -232,6 +235,62 @@ fn fetching_beyond_the_end_is_out_of_range() {
     assert_eq!(fetch(1), 1);
     assert_eq!(fetch(-5), 1);
     assert_eq!(fetch(i64::MAX), 1);
+}
+
+#[test]
+fn topics_and_partitions_that_are_not_there() {
+    let broker = Broker::shared();
+    make_topic(broker, "bad-names");
+    let good = Batch::default().encode();
+    let mut stream = broker.connect();
+    assert_eq!(produce(&mut stream, "bad-nowhere", 1, &good), (3, -1));
+    assert_eq!(produce(&mut stream, "not/valid", 1, &good), (3, -1));
+    let mut body = Bytes::default();
+    body.i16(-1).i16(1).i32(10_000).i32(1).string("bad-names").i32(1).i32(99).bytes(&good);
+    stream.write_all(&request(PRODUCE, 8, 11, &body.0)).expect("the connection is open");
+    let answered = answer(&mut stream, 11).expect("an answer to Produce");
+    assert_eq!(produce_result(&answered, "bad-names"), (3, -1));
+
+    // Fetch version 13 names topics by their ids: this one is nobody's.
+    let mut body = Bytes::default();
+    body.i32(-1).i32(100).i32(1).i32(1 << 20).i8(0).i32(0).i32(-1);
+    body.i8(2).raw(&[0x5a; 16]).i8(2);
+    body.i32(0).i32(-1).i64(0).i32(-1).i64(-1).i32(1 << 20).raw(&[0, 0]);
+    body.i8(1).i8(1).i8(0);
+    stream.write_all(&wire::flexible_request(FETCH, 13, 12, &body.0)).expect("it is open");
+    let answered = answer(&mut stream, 12).expect("an answer to Fetch");
+    let at = 1 + 4 + 2 + 4 + 1 + 16 + 1 + 4;
+    assert_eq!(answered.get(at..at + 2), Some(&100_i16.to_be_bytes()[..]), "{answered:?}");
+}
+
+#[test]
+fn a_compressed_bomb_takes_little_memory() {
+    /// What the record claims to hold: zeros, a thousandth of it when compressed.
+    const VALUE_BYTES: usize = 800 << 20;
+    let broker = Broker::start(&[]);
+    make_topic(&broker, "bomb");
+    let before = broker.memory_bytes_most();
+    let mut records = GzEncoder::new(Vec::new(), Compression::best());
+    let mut head = Bytes::default();
+    let value_bytes = i32::try_from(VALUE_BYTES).expect("less than 2 GB");
+    head.i8(0).varint(0).varint(0).varint(-1).varint(value_bytes);
+    let mut length = Bytes::default();
+    let all = head.0.len() + VALUE_BYTES + 1;
+    length.varint(i32::try_from(all).expect("less than 2 GB")).raw(&head.0);
+    records.write_all(&length.0).expect("memory takes it");
+    let zeros = vec![0; 1 << 20];
+    for _ in 0..VALUE_BYTES / zeros.len() {
+        records.write_all(&zeros).expect("memory takes it");
+    }
+    let records = records.write_all(&[0]).and_then(|()| records.finish()).expect("it ends");
+    let bomb = Batch { attributes: 1, records: Some(records), ..Batch::default() }.encode();
+    let (code, _) = produce(&mut broker.connect(), "bomb", 1, &bomb);
+    assert!([0, 10, 87].contains(&code), "{code}");
+    let taken = broker.memory_bytes_most().saturating_sub(before);
+    if target() == Target::Corelane {
+        assert!(taken < 64 << 20, "{taken} bytes for {} bytes", bomb.len());
+    }
+    assert_serves(&broker);
 }
 
 #[test]

@@ -1,6 +1,46 @@
 //! What the cluster says of itself.
 
-use blackbox::{Broker, fits};
+use std::process::Command;
+
+use blackbox::{Broker, Running, Target, fits, target};
+
+#[test]
+fn tools_run_as_a_person_runs_them() {
+    let broker = Broker::shared();
+    let run = |line: String| {
+        let mut command = Command::new(env!("CARGO"));
+        command.args(["xtask", "kafka"]).args(line.split_whitespace());
+        Running::start(&mut command).finish()
+    };
+    let address = broker.address();
+    run(format!("kafka-topics.sh --bootstrap-server {address} --create --topic by-hand"))
+        .ok()
+        .prints("Created topic by-hand.");
+    run(format!(
+        "producer-perf-test --topic by-hand --num-records 10 --record-size 10 \
+                 --throughput -1 --bootstrap-server {address}"
+    ))
+    .ok()
+    .says("10 records sent");
+    run("nothing".to_owned()).fails().says("no tool is named `nothing`");
+}
+
+#[test]
+fn a_broker_for_trying_out_needs_no_file() {
+    // Apache Kafka has no such command.
+    if target() == Target::Kafka {
+        return;
+    }
+    let mut broker = Broker::dev();
+    broker.kafka_reads("console-producer --topic tried", "hello\n").ok();
+    broker.stop();
+    broker.start_again();
+    broker
+        .kafka("console-consumer --topic tried --from-beginning --max-messages 1")
+        .ok()
+        .prints("hello");
+    assert!(broker.end_of_log().contains(&broker.address()), "{}", broker.end_of_log());
+}
 
 #[test]
 fn versions_are_those_of_kafka() {

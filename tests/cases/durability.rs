@@ -4,6 +4,8 @@ use blackbox::{Broker, Running};
 
 /// Enough that the load is in full swing at the kill, and more than one batch is in flight.
 const RECORDS_BEFORE_THE_KILL: &str = "\"value\":\"3000\"";
+/// Must come through once the broker is there again.
+const RECORD_LONG_AFTER_THE_KILL: &str = "\"value\":\"25000\"";
 
 #[test]
 fn a_killed_broker_has_every_acknowledged_record() {
@@ -46,10 +48,16 @@ fn survives(settings: &[(&str, &str)]) {
         "verifiable-producer --topic killed --acks -1 --max-messages 1000000 --throughput 4000",
     ));
     producer.wait_for(RECORDS_BEFORE_THE_KILL);
+    let mut consumer = Running::start(&mut broker.kafka_command(
+        "verifiable-consumer --topic killed --group-id killed --reset-policy earliest --verbose",
+    ));
+    consumer.wait_for("record_data");
     broker.kill();
     broker.start_again();
-    // The producer goes on against the broker that is there again.
-    producer.wait_for("\"value\":\"12000\"");
+    // Both go on against the broker that is there again.
+    producer.wait_for(RECORD_LONG_AFTER_THE_KILL);
+    consumer.wait_for(RECORD_LONG_AFTER_THE_KILL);
+    drop(consumer);
     let produced = producer.interrupt();
     let acknowledged = offsets(&produced.stdout, "producer_send_success");
     assert!(acknowledged.len() > 3000, "{}", acknowledged.len());
