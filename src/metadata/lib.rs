@@ -12,6 +12,7 @@
 
 mod cluster;
 mod configs;
+mod describe;
 mod features;
 mod image;
 mod replay;

@@ -349,3 +349,82 @@ fn changes_between_images_are_found_over_a_gap() {
     assert_eq!(names, ["~grown", "-gone", "+new"]);
     assert_eq!(new.configs_changed_since(&old), [Resource::topic("kept")]);
 }
+
+#[test]
+fn quotas_and_credentials_are_described() {
+    use protocol::describe_client_quotas_request::ComponentData;
+    use protocol::describe_user_scram_credentials_request::UserName;
+    use protocol::{DescribeClientQuotasRequest, DescribeUserScramCredentialsRequest, ErrorCode};
+    let quota = |name: Option<&str>| {
+        record(ClientQuotaRecord {
+            entity: vec![protocol::client_quota_record::EntityData {
+                entity_type: "user".into(),
+                entity_name: name.map(Into::into),
+                ..Default::default()
+            }],
+            key: "producer_byte_rate".into(),
+            value: 5.0,
+            ..ClientQuotaRecord::default()
+        })
+    };
+    let scram = record(UserScramCredentialRecord {
+        name: "me".into(),
+        mechanism: 1,
+        iterations: 4_096,
+        ..UserScramCredentialRecord::default()
+    });
+    let image = replayed(&[quota(None), quota(Some("me")), scram]);
+    let quotas = |entity_type: &str, match_type, name: Option<&str>| {
+        let component = ComponentData {
+            entity_type: entity_type.into(),
+            match_type,
+            r#match: name.map(Into::into),
+            ..ComponentData::default()
+        };
+        let components = vec![component];
+        let request =
+            DescribeClientQuotasRequest { components, ..DescribeClientQuotasRequest::default() };
+        let response = image.describe_client_quotas(&request);
+        (response.error_code, response.entries.map_or(0, |entries| entries.len()))
+    };
+    let cases = [
+        (quotas("user", 0, Some("me")), (ErrorCode::NONE, 1)),
+        (quotas("user", 1, None), (ErrorCode::NONE, 1)),
+        (quotas("user", 2, None), (ErrorCode::NONE, 2)),
+        (quotas("client-id", 2, None), (ErrorCode::NONE, 0)),
+        (quotas("user", 0, None), (ErrorCode::INVALID_REQUEST, 0)),
+        (quotas("planet", 2, None), (ErrorCode::UNSUPPORTED_VERSION, 0)),
+    ];
+    for (answer, expected) in cases {
+        assert_eq!(answer, expected);
+    }
+    let user = |name: &str| UserName { name: name.into(), ..UserName::default() };
+    let request = DescribeUserScramCredentialsRequest {
+        users: Some(vec![user("me"), user("you"), user("they"), user("they")]),
+        ..DescribeUserScramCredentialsRequest::default()
+    };
+    let codes: Vec<_> = image
+        .describe_scram_credentials(&request)
+        .results
+        .iter()
+        .map(|result| result.error_code)
+        .collect();
+    let expected = [ErrorCode::NONE, ErrorCode::RESOURCE_NOT_FOUND, ErrorCode::DUPLICATE_RESOURCE];
+    assert_eq!(codes, expected);
+}
+
+#[test]
+fn configured_resources_are_listed() {
+    use protocol::{ErrorCode, ListConfigResourcesRequest};
+    let image = replayed(&[topic(1, "t"), broker(1, 5)]);
+    let listed = |resource_types: Vec<i8>, version| {
+        let request =
+            ListConfigResourcesRequest { resource_types, ..ListConfigResourcesRequest::default() };
+        let response = image.list_config_resources(&request, version);
+        (response.error_code, response.config_resources.len())
+    };
+    assert_eq!(listed(vec![2], 1), (ErrorCode::NONE, 1));
+    assert_eq!(listed(vec![], 0), (ErrorCode::NONE, 0));
+    assert_eq!(listed(vec![2], 0), (ErrorCode::UNSUPPORTED_VERSION, 0));
+    assert_eq!(listed(vec![9], 1), (ErrorCode::UNSUPPORTED_VERSION, 0));
+}

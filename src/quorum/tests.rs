@@ -575,3 +575,38 @@ fn formatting_says_what_kafka_says() {
         assert!(format::parse_initial_controllers(wrong).is_err(), "{wrong}");
     }
 }
+
+/// The folder of a node of Apache Kafka 4.4.0 that made a topic, was stopped, was started, was
+/// killed, and was started and stopped again.
+#[test]
+fn a_directory_that_kafka_wrote_goes_on() {
+    let files: [(&str, &[u8]); 5] = [
+        ("00000000000000000000.log", include_bytes!("testdata/kafka/00000000000000000000.log")),
+        (
+            "00000000000000000000-0000000000.checkpoint",
+            include_bytes!("testdata/kafka/bootstrap.checkpoint"),
+        ),
+        ("leader-epoch-checkpoint", include_bytes!("testdata/kafka/leader-epoch-checkpoint")),
+        ("partition.metadata", include_bytes!("testdata/kafka/partition.metadata")),
+        ("quorum-state", include_bytes!("testdata/kafka/quorum-state")),
+    ];
+    let mut cluster = Cluster::new(6, FaultPlan::calm());
+    for (name, bytes) in files {
+        let path = Path::new("/data/__cluster_metadata-0").join(name);
+        cluster.world.disk(cluster.node).install(&path, bytes);
+    }
+    cluster.directory_id = "4rrYtq7BToiZRRu0fVVEog".parse().expect("is an id");
+    let heard = cluster.start(vec![ready(), create("orders", 1), create("more", 1)]);
+    cluster.run_until(&heard, 3);
+    cluster.run_for(Duration::from_millis(50));
+    let heard = heard.borrow();
+    assert_eq!(code(&heard.replies[1]), ErrorCode::TOPIC_ALREADY_EXISTS);
+    assert_eq!(code(&heard.replies[2]), ErrorCode::NONE);
+    let last = heard.published.last().expect("was published");
+    assert_eq!((last.leader_epoch.0, last.kraft_version), (4, 1));
+    let topic = last.image.topic_by_name("orders").expect("Kafka made it");
+    assert_eq!(topic.id.to_string(), "7xqL672TRf6DFgXSB5MSng");
+    assert!(topic.partitions.values().all(|partition| partition.leader == NodeId(1)));
+    let resource = metadata::Resource::topic("orders");
+    assert_eq!(last.image.config(&resource, "retention.ms").map(|value| &**value), Some("10000"));
+}
