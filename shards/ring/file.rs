@@ -293,8 +293,11 @@ mod tests {
 
     #[test]
     fn a_file_dropped_from_the_page_cache_is_cold_and_warm_again_once_read() {
-        // Not in the default folder: that may be a tmpfs, which has nothing but the page cache.
-        let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+        // Beside this program and not in the default folder: that may be a tmpfs, which has nothing
+        // but the page cache.
+        let program = std::env::current_exe().expect("a path");
+        let beside = program.parent().expect("it stands in a folder");
+        let directory = tempfile::tempdir_in(beside).expect("a folder");
         let path = directory.path().join("f");
         let file = open(&path, true).expect("opens");
         file.write(&[Bytes::from(vec![1; 1 << 20])], 0).expect("writes");

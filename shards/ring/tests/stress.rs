@@ -48,7 +48,7 @@ fn byte_at(position: usize) -> u8 {
 fn reads_of_every_length_return_their_buffers_with_the_right_bytes() {
     const LENGTH: usize = 1 << 20;
     const READS: usize = 2_000;
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let file = file_on_disk(&folder, LENGTH);
     let mut ring: Ring<(usize, usize)> = Ring::new().expect("a ring");
     let mut random = Random::new(11);
@@ -136,7 +136,7 @@ fn reads_cancelled_at_random_keep_their_buffers_until_they_are_over() {
 
 #[test]
 fn a_ring_that_ends_waits_for_what_its_buffers_are_read_into() {
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let file = file_on_disk(&folder, 4 << 20);
     let bell = Arc::new(Bell::new().expect("a bell"));
     for round in 0..20 {

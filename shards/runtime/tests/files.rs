@@ -71,7 +71,7 @@ fn write(file: &FileRef, position: u64, bytes: &[u8]) -> FileEffect<Token> {
 
 /// A folder on a disk, not on a tmpfs: that has nothing but the page cache.
 fn folder() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder")
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder")
 }
 
 fn kind<R: std::fmt::Debug>(result: Result<R, api::IoError>) -> IoErrorKind {

@@ -158,7 +158,7 @@ fn forget(path: &Path) {
 
 /// Asks from many connections at once, some of which read slowly, with requests in a row.
 fn check(transport: TransportChoice, flips: bool) -> Node {
-    let folder = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).expect("a folder");
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let path = folder.path().join("a.log");
     let content = content();
     std::fs::write(&path, &content).expect("writes");
