@@ -52,6 +52,8 @@ pub struct Broker {
     port: u16,
     /// What starts it: a file of settings, or `dev` with its options.
     arguments: Vec<OsString>,
+    /// A program with its arguments that starts the broker's in turn, or nothing.
+    wrapper: Vec<OsString>,
     folder: TempDir,
     processes: Option<Processes>,
 }
@@ -74,8 +76,30 @@ impl Broker {
         let properties = server_properties(folder.path(), port, controller_port, settings);
         let path = folder.path().join("server.properties");
         fs::write(&path, properties).expect("writing settings");
-        let mut broker = Broker { port, arguments: start_of(&path), folder, processes: None };
+        let arguments = start_of(&path);
+        let mut broker = Broker { port, arguments, wrapper: Vec::new(), folder, processes: None };
         broker.format();
+        broker.start_again();
+        broker
+    }
+
+    /// Starts a broker whose data lies on a disk of its own with so many megabytes, which is gone
+    /// when the broker ends.
+    ///
+    /// # Panics
+    /// When the system lets nobody make such a disk, or the broker doesn't come up.
+    pub fn on_small_disk(megabytes: u32) -> Broker {
+        let mut broker = Broker::start(&[]);
+        broker.stop();
+        let data = broker.data();
+        let script = format!(
+            "cp -a {data} {data}.copy && mount -t tmpfs -o size={megabytes}m none {data} && \
+             cp -a {data}.copy/. {data} && exec \"$@\"",
+            data = data.display()
+        );
+        let words = ["--map-root-user", "--mount", "sh", "-c", &script, "small-disk"];
+        broker.wrapper = vec!["unshare".into()];
+        broker.wrapper.extend(words.map(OsString::from));
         broker.start_again();
         broker
     }
@@ -90,7 +114,7 @@ impl Broker {
         let data = folder.path().join("data").into_os_string();
         let arguments =
             vec!["dev".into(), "--data".into(), data, "--port".into(), port.to_string().into()];
-        let mut broker = Broker { port, arguments, folder, processes: None };
+        let mut broker = Broker { port, arguments, wrapper: Vec::new(), folder, processes: None };
         broker.start_again();
         broker
     }
@@ -193,7 +217,7 @@ impl Broker {
     pub fn start_again(&mut self) {
         assert!(self.processes.is_none(), "the broker runs already");
         let log = fs::File::options().create(true).append(true).open(self.log()).expect("a log");
-        let mut command = start_command();
+        let mut command = wrapped(&self.wrapper, start_command());
         command.args(&self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a second handle")).stderr(log);
         let broker = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -202,9 +226,14 @@ impl Broker {
         self.wait_until_ready();
     }
 
+    /// All that it logged.
+    pub fn log_text(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
     /// The last lines that it logged.
     pub fn end_of_log(&self) -> String {
-        let text = fs::read_to_string(self.log()).unwrap_or_default();
+        let text = self.log_text();
         let lines: Vec<&str> = text.lines().collect();
         let start = lines.len().saturating_sub(LOG_LINES_SHOWN);
         lines.get(start..).unwrap_or_default().join("\n")
@@ -297,6 +326,14 @@ fn start_command() -> Command {
             kafka::tool_with("server-start", options).unwrap_or_else(|error| panic!("{error}"))
         }
     }
+}
+
+/// The command as an argument of another one.
+fn wrapped(wrapper: &[OsString], command: Command) -> Command {
+    let Some((program, arguments)) = wrapper.split_first() else { return command };
+    let mut outer = Command::new(program);
+    outer.args(arguments).arg(command.get_program()).args(command.get_args());
+    outer
 }
 
 /// What lets a broker start with a file of settings.

@@ -1,5 +1,8 @@
 //! What was acknowledged stays, however the broker ends.
 
+use std::io::Write;
+
+use blackbox::wire::{self, Batch};
 use blackbox::{Broker, Running};
 
 /// Enough that the load is in full swing at the kill, and more than one batch is in flight.
@@ -39,6 +42,32 @@ fn topics_groups_and_settings_survive_a_restart() {
         .kafka("consumer-groups --describe --group kept")
         .ok()
         .says("kept            read            0          2               2               0");
+}
+
+#[test]
+fn a_disk_that_is_full_acknowledges_nothing_more() {
+    const DISK_MEGABYTES: u32 = 40;
+    let broker = Broker::on_small_disk(DISK_MEGABYTES);
+    broker.kafka("topics --create --topic full").ok();
+    let batch = Batch { values: vec![vec![b'x'; 900_000]], ..Batch::default() }.encode();
+    let request = wire::request(wire::PRODUCE, 8, 1, &wire::produce_body("full", 1, &batch));
+    let mut stream = broker.connect();
+    let mut acknowledged = 0;
+    let code = loop {
+        // An error instead of an answer: the broker ended, as Kafka does without a disk left.
+        let sent = stream.write_all(&request);
+        let Ok(answer) = sent.and_then(|()| wire::answer(&mut stream, 1)) else { break None };
+        match wire::produce_result(&answer, "full") {
+            (0, offset) => assert_eq!(offset, acknowledged, "offsets are dense"),
+            (code, _) => break Some(code),
+        }
+        acknowledged += 1;
+        assert!(acknowledged < i64::from(DISK_MEGABYTES) * 2, "more than fits was acknowledged");
+    };
+    let storage_error = 56;
+    assert!(code.is_none_or(|code| code == storage_error), "{code:?}");
+    assert!(acknowledged > 0, "{code:?}");
+    assert!(broker.log_text().contains("No space left on device"), "{}", broker.end_of_log());
 }
 
 /// Kills the broker in the middle of a load and counts what is there afterwards.
