@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use base::{NodeId, PartitionIndex, Random, TopicId, Uuid};
-use config::Pairs;
+use config::{Layers, Pairs};
 use metadata::{Image, Partition, Topic, VersionedRecord, nodes_of};
 use protocol::create_topics_request::CreatableTopic;
 use protocol::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
@@ -80,6 +80,7 @@ fn create_each(
     topics: &[&CreatableTopic],
     records: &mut Vec<VersionedRecord>,
 ) -> Vec<CreatableTopicResult> {
+    let layers = params.layers(image);
     let create = |topic: &&CreatableTopic| {
         let configs = check_new(params, image, topic);
         let created = configs.and_then(|configs| {
@@ -90,7 +91,7 @@ fn create_each(
             Ok((configs, partitions)) => {
                 let id = Uuid::random(random);
                 write_topic(image, id, &topic.name, &configs, &partitions, records);
-                accepted(params, image, id, topic, &configs, &partitions)
+                accepted(&layers, id, topic, &configs, &partitions)
             }
             Err(error) => refused(&topic.name, error),
         }
@@ -241,14 +242,13 @@ fn write_topic(
 }
 
 fn accepted(
-    params: &Params,
-    image: &Image,
+    layers: &Layers,
     id: TopicId,
     topic: &CreatableTopic,
     configs: &Pairs,
     partitions: &[Partition],
 ) -> CreatableTopicResult {
-    let described = config::describe_topic(&params.layers(image), configs).unwrap_or_default();
+    let described = config::describe_topic(layers, configs).unwrap_or_default();
     let configs = described.into_iter().map(|entry| CreatableTopicConfigs {
         name: entry.name.into(),
         value: entry.value.filter(|_| !entry.is_sensitive).map(Into::into),

@@ -15,7 +15,7 @@ use controller::Activation;
 use intercom::{Endpoint, Message};
 use metadata::{Batch, Controller, Image, Provenance, SecurityProtocol, Timeline, VersionedRecord};
 use raft::snapshot::{Snapshot, SnapshotId};
-use raft::{ElectionState, Found, control_records};
+use raft::{ElectionState, Found, VoterEndpoint, control_records};
 use records::Batches;
 
 use crate::shard::{Loading, Quorum, Stage};
@@ -252,8 +252,26 @@ impl Quorum {
         let registration =
             controller::register_controller(self.timeline.applied(), &self.own_controller());
         let activated = self.propose(now, &registration.records);
+        self.say_own_endpoints(now);
         self.stage = Stage::Leading { activated };
         self.start_no_ops(now);
+    }
+
+    fn say_own_endpoints(&mut self, now: Now) {
+        let listeners = self.params.config.advertised_controller_listeners.iter();
+        let endpoints = listeners.map(|listener| VoterEndpoint {
+            listener: listener.name.as_str().into(),
+            host: listener.host.as_str().into(),
+            port: listener.port,
+        });
+        let endpoints: Vec<VoterEndpoint> = endpoints.collect();
+        let mut outputs = Vec::new();
+        self.raft.update_own_endpoints(now.wall_ms, &endpoints, &mut outputs);
+        for output in outputs {
+            let raft::Output::Append(batch) = output else { panic!("it leads to {output:?}") };
+            self.timeline.skip_to(batch.header().next_offset());
+            self.store.append(now, &batch);
+        }
     }
 
     fn own_controller(&self) -> Controller {

@@ -596,10 +596,10 @@ fn a_directory_that_kafka_wrote_goes_on() {
         cluster.world.disk(cluster.node).install(&path, bytes);
     }
     cluster.directory_id = "4rrYtq7BToiZRRu0fVVEog".parse().expect("is an id");
-    let heard = cluster.start(vec![ready(), create("orders", 1), create("more", 1)]);
-    cluster.run_until(&heard, 3);
+    let all = cluster.start(vec![ready(), create("orders", 1), create("more", 1)]);
+    cluster.run_until(&all, 3);
     cluster.run_for(Duration::from_millis(50));
-    let heard = heard.borrow();
+    let heard = all.borrow();
     assert_eq!(code(&heard.replies[1]), ErrorCode::TOPIC_ALREADY_EXISTS);
     assert_eq!(code(&heard.replies[2]), ErrorCode::NONE);
     let last = heard.published.last().expect("was published");
@@ -607,6 +607,12 @@ fn a_directory_that_kafka_wrote_goes_on() {
     let topic = last.image.topic_by_name("orders").expect("Kafka made it");
     assert_eq!(topic.id.to_string(), "7xqL672TRf6DFgXSB5MSng");
     assert!(topic.partitions.values().all(|partition| partition.leader == NodeId(1)));
+    drop(heard);
+    // Its controller listens elsewhere now, and the log says so.
+    let controls = cluster.log().iter().filter(|batch| batch[..] == ["control"]).count();
+    assert_eq!(controls, 4, "two epochs of Kafka, one of ours, and its endpoints");
+    let heard = all.borrow();
+    let last = heard.published.last().expect("was published");
     let resource = metadata::Resource::topic("orders");
     assert_eq!(last.image.config(&resource, "retention.ms").map(|value| &**value), Some("10000"));
 }

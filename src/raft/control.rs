@@ -124,6 +124,19 @@ pub(crate) fn leader_change(
     builder.build()
 }
 
+/// A batch that says who votes from here on.
+pub(crate) fn voters_change(
+    base_offset: Offset,
+    epoch: LeaderEpoch,
+    now_ms: i64,
+    voters: &VoterSet,
+) -> Batch {
+    let mut builder =
+        BatchBuilder::new(base_offset, Compression::None).leader_epoch(epoch).control();
+    append(&mut builder, now_ms, ControlType::KraftVoters, &voters.to_record());
+    builder.build()
+}
+
 /// The first batch of a snapshot.
 pub(crate) fn snapshot_header(
     now_ms: i64,

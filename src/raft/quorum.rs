@@ -6,7 +6,7 @@ use records::{Batch, BatchBuilder, Compression, NewRecord};
 
 use crate::control::{self, ControlRecord};
 use crate::election::{ElectionState, ReplicaKey};
-use crate::voters::VoterSet;
+use crate::voters::{VoterEndpoint, VoterSet};
 
 /// What a replica is (`QuorumState`).
 ///
@@ -244,6 +244,24 @@ impl Raft {
         self.end_offset = batch.header().next_offset();
         out.push(Output::Append(batch));
         Ok(base_offset)
+    }
+
+    /// Tells the quorum where this voter is reached, if the voters say something else
+    /// (`UpdateVoterHandler`). A quorum of `kraft.version` 0 reads that from its configuration.
+    pub fn update_own_endpoints(
+        &mut self,
+        now_ms: i64,
+        endpoints: &[VoterEndpoint],
+        out: &mut Vec<Output>,
+    ) {
+        let can_say = self.is_leader() && self.kraft_version > 0 && !endpoints.is_empty();
+        if !can_say || !self.voters.set_endpoints(self.replica, endpoints) {
+            return;
+        }
+        let epoch = self.election.epoch;
+        let batch = control::voters_change(self.end_offset, epoch, now_ms, &self.voters);
+        self.end_offset = batch.header().next_offset();
+        out.push(Output::Append(batch));
     }
 
     /// Everything below `offset` is durable here.

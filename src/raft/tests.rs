@@ -204,3 +204,26 @@ fn who_cannot_lead_is_told_why() {
     let mut raft = Raft::new(replica(), VoterSet::new(vec![voter(1, other)]));
     assert_eq!(raft.start(&fresh, &mut Vec::new()), Ok(()), "static voters have no directories");
 }
+
+#[test]
+fn a_voter_says_where_it_is_reached_now() {
+    let mut raft = formatted();
+    let mut out = Vec::new();
+    raft.start(&found(None, 0, 0), &mut out).expect("it is the only voter");
+    let [Output::WriteElection(_, written)] = out[..] else { panic!("{out:?}") };
+    raft.on_election_written(0, written, &mut out);
+    out.clear();
+    let endpoint =
+        |port| [VoterEndpoint { listener: "CONTROLLER".into(), host: "127.0.0.1".into(), port }];
+    raft.update_own_endpoints(0, &endpoint(29_493), &mut out);
+    assert_eq!(out, [], "the snapshot says so already");
+    raft.update_own_endpoints(0, &endpoint(9), &mut out);
+    let [Output::Append(batch)] = &out[..] else { panic!("{out:?}") };
+    assert_eq!(batch.header().base_offset, Offset(3));
+    let Some(ControlRecord::Voters(voters)) = control_records(batch).expect("can be read").pop()
+    else {
+        panic!("the batch names the voters")
+    };
+    assert_eq!(&voters, raft.voters());
+    assert_eq!(voters.iter().next().expect("there is one").endpoints, endpoint(9));
+}

@@ -69,6 +69,23 @@ impl VoterSet {
         self.0.iter().map(|voter| voter.key.id).collect()
     }
 
+    /// Says where `replica` is reached from now on. False where it does not vote, or where that is
+    /// known already.
+    pub(crate) fn set_endpoints(
+        &mut self,
+        replica: ReplicaKey,
+        endpoints: &[VoterEndpoint],
+    ) -> bool {
+        let own = self.0.iter_mut().find(|voter| voter.key == replica);
+        match own {
+            Some(voter) if voter.endpoints != endpoints => {
+                voter.endpoints = endpoints.to_vec();
+                true
+            }
+            _ => false,
+        }
+    }
+
     /// The voters that a control record names.
     pub fn of_record(record: &VotersRecord) -> Self {
         let voters = record.voters.iter().map(|voter| Voter {
