@@ -71,16 +71,35 @@ impl Broker {
     /// # Panics
     /// When it doesn't come up; its log is shown.
     pub fn start(settings: &[(&str, &str)]) -> Broker {
+        let mut broker = Broker::prepare(settings);
+        broker.format(&format!("--cluster-id {CLUSTER_ID}")).ok();
+        broker.start_again();
+        broker
+    }
+
+    /// Writes the settings of a broker that is neither formatted nor started yet.
+    ///
+    /// # Panics
+    /// When they cannot be written.
+    pub fn prepare(settings: &[(&str, &str)]) -> Broker {
         let folder = TempDir::with_prefix("blackbox-").expect("a folder for temporary files");
         let (port, controller_port) = (free_port(), free_port());
         let properties = server_properties(folder.path(), port, controller_port, settings);
-        let path = folder.path().join("server.properties");
+        let path = folder.path().join(SETTINGS);
         fs::write(&path, properties).expect("writing settings");
         let arguments = start_of(&path);
-        let mut broker = Broker { port, arguments, wrapper: Vec::new(), folder, processes: None };
-        broker.format();
-        broker.start_again();
-        broker
+        Broker { port, arguments, wrapper: Vec::new(), folder, processes: None }
+    }
+
+    /// Runs `format` with the broker's settings and these options.
+    pub fn format(&self, options: &str) -> Finished {
+        let mut command = match target() {
+            Target::Corelane => Command::new(corelane()),
+            Target::Kafka => kafka::tool_with("storage", QUICK).unwrap_or_else(|s| panic!("{s}")),
+        };
+        command.arg("format").args(options.split_whitespace());
+        command.arg("--config").arg(self.settings());
+        Running::start(&mut command).finish()
     }
 
     /// Starts a broker whose data lies on a disk of its own with so many megabytes, which is gone
@@ -127,7 +146,7 @@ impl Broker {
     #[track_caller]
     pub fn fails_to_start(like: &Broker, settings: &[(&str, &str)]) -> Finished {
         let own = TempDir::with_prefix("blackbox-").expect("a folder for temporary files");
-        let path = own.path().join("server.properties");
+        let path = own.path().join(SETTINGS);
         let (port, controller_port) = (free_port(), free_port());
         let properties = server_properties(like.folder.path(), port, controller_port, settings);
         fs::write(&path, properties).expect("writing settings");
@@ -152,6 +171,11 @@ impl Broker {
     /// When the broker doesn't accept it.
     pub fn connect(&self) -> TcpStream {
         wire::connect(self.port).expect("the broker accepts connections")
+    }
+
+    /// Its file of settings.
+    pub fn settings(&self) -> PathBuf {
+        self.folder.path().join(SETTINGS)
     }
 
     /// Where the broker keeps its data.
@@ -251,25 +275,6 @@ impl Broker {
         self.folder.path().join("broker.log")
     }
 
-    fn format(&self) {
-        let mut command = match target() {
-            Target::Corelane => {
-                let mut command = Command::new(corelane());
-                command.arg("format");
-                command
-            }
-            Target::Kafka => kafka::tool_with("storage", QUICK)
-                .map(|mut command| {
-                    command.arg("format");
-                    command
-                })
-                .unwrap_or_else(|sentence| panic!("{sentence}")),
-        };
-        command.args(["--cluster-id", CLUSTER_ID, "--config"]);
-        command.arg(self.folder.path().join("server.properties"));
-        Running::start(&mut command).finish().ok();
-    }
-
     fn wait_until_ready(&mut self) {
         let deadline = Instant::now() + START_TIME_MAX;
         let port = self.port;
@@ -305,7 +310,10 @@ pub fn free_port() -> u16 {
     listener.local_addr().expect("it is bound").port()
 }
 
-const CLUSTER_ID: &str = "bGFja2JveC10ZXN0cy0xMA";
+/// The cluster of every broker that is started.
+pub const CLUSTER_ID: &str = "bGFja2JveC10ZXN0cy0xMA";
+
+const SETTINGS: &str = "server.properties";
 
 const QUICK: &[&str] = &["-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 

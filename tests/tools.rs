@@ -16,7 +16,7 @@ const QUICK: &[&str] =
 impl Broker {
     /// Runs one of Kafka's tools to its end, with what a person types after `cargo xtask kafka`.
     /// The broker's address stands for `{}`; without one, `--bootstrap-server` goes first
-    /// (`dump-log` reads files and takes none).
+    /// (`dump-log` and `storage` read files and take none).
     ///
     /// # Panics
     /// When it cannot be started or doesn't end.
@@ -44,7 +44,7 @@ impl Broker {
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let mut command =
             kafka::tool_with(name, &options).unwrap_or_else(|sentence| panic!("{sentence}"));
-        if !line.contains("{}") && name != "dump-log" {
+        if !line.contains("{}") && !["dump-log", "storage"].contains(&name) {
             command.arg("--bootstrap-server").arg(self.address());
         }
         let address = self.address();

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use blackbox::{Broker, Running, Target, fits, target};
+use blackbox::{Broker, CLUSTER_ID, Running, Target, fits, target};
 
 #[test]
 fn tools_run_as_a_person_runs_them() {
@@ -62,7 +62,7 @@ fn identity_and_endpoints() {
     broker
         .kafka("cluster cluster-id --bootstrap-server {}")
         .ok()
-        .prints("Cluster ID: bGFja2JveC10ZXN0cy0xMA");
+        .prints(&format!("Cluster ID: {CLUSTER_ID}"));
     broker.kafka("cluster list-endpoints --bootstrap-server {}").ok().says("unfenced   broker");
 }
 
@@ -92,7 +92,7 @@ fn quorum() {
     let broker = Broker::shared();
     let status = broker.kafka("metadata-quorum --bootstrap-server {} describe --status").ok();
     for pattern in [
-        "ClusterId: *bGFja2JveC10ZXN0cy0xMA",
+        &format!("ClusterId: *{CLUSTER_ID}"),
         "LeaderId: *1",
         "MaxFollowerLag: *0",
         "CurrentVoters: *[{\"id\": 1, \"endpoints\": [\"CONTROLLER://127.0.0.1:*\"]}]",
