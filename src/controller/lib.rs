@@ -23,6 +23,7 @@ mod partition_change;
 mod partitions;
 mod placement;
 mod producer_ids;
+mod reassignments;
 mod topic_name;
 mod topics;
 
@@ -41,5 +42,6 @@ pub use outcome::{ApiError, Proposal};
 pub use params::{PARTITIONS_PER_REQUEST_MAX, Params, RECORDS_PER_REQUEST_MAX};
 pub use partitions::create_partitions;
 pub use producer_ids::{PRODUCER_IDS_PER_BLOCK, allocate_producer_ids};
+pub use reassignments::alter_partition_reassignments;
 pub use topic_name::{METADATA_TOPIC, TOPIC_NAME_LENGTH_MAX, topic_name_error};
 pub use topics::{create_topics, delete_topics};

@@ -676,3 +676,75 @@ fn an_empty_log_begins_as_in_kafka() {
     let open = Activation { open_transaction: Some(base::Offset(3)), ..later };
     assert_eq!(names(&activation_records(&open)), [("abort", 0)]);
 }
+
+#[test]
+fn partitions_do_not_move() {
+    use protocol::AlterPartitionReassignmentsRequest;
+    use protocol::alter_partition_reassignments_request::{
+        ReassignablePartition, ReassignableTopic,
+    };
+    let image = image_with_brokers(&[(1, None, false), (2, None, false), (3, None, false)]);
+    let image = with_topics(&image, vec![assigned("t", &[(0, &[1, 2])])]);
+    let ask = |name: &str, partition_index, replicas: Option<&[i32]>| {
+        let partition = ReassignablePartition {
+            partition_index,
+            replicas: replicas.map(<[i32]>::to_vec),
+            ..ReassignablePartition::default()
+        };
+        let topic = ReassignableTopic {
+            name: name.into(),
+            partitions: vec![partition],
+            ..ReassignableTopic::default()
+        };
+        let request = AlterPartitionReassignmentsRequest {
+            topics: vec![topic],
+            allow_replication_factor_change: false,
+            ..AlterPartitionReassignmentsRequest::default()
+        };
+        let proposal = alter_partition_reassignments(&image, &request);
+        let result = proposal.response.responses[0].partitions[0].clone();
+        let message = result.error_message.map(|message| message.to_string());
+        (result.error_code, message, proposal.records)
+    };
+    let refused = |answer: (ErrorCode, Option<String>, Vec<VersionedRecord>)| {
+        assert_eq!(answer.2, []);
+        (answer.0, answer.1)
+    };
+    let said = |code, message: &str| (code, Some(message.to_owned()));
+    let cases = [
+        (ask("t", 0, None), (ErrorCode::NO_REASSIGNMENT_IN_PROGRESS, None)),
+        (ask("t", 0, Some(&[1, 2])), (ErrorCode::NONE, None)),
+        (
+            ask("x", 0, None),
+            said(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "Unable to find a topic named x."),
+        ),
+        (
+            ask("t", 9, None),
+            said(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition t:9."),
+        ),
+        (
+            ask("t", 0, Some(&[1])),
+            said(
+                ErrorCode::INVALID_REPLICATION_FACTOR,
+                "The replication factor is changed from 2 to 1",
+            ),
+        ),
+        (
+            ask("t", 0, Some(&[1, 3])),
+            said(
+                ErrorCode::INVALID_REQUEST,
+                "Partitions cannot be moved to other brokers by this controller yet.",
+            ),
+        ),
+    ];
+    for (answer, expected) in cases {
+        assert_eq!(refused(answer), expected);
+    }
+    let (code, _, records) = ask("t", 0, Some(&[2, 1]));
+    assert_eq!(code, ErrorCode::NONE);
+    let image = after(&image, &records);
+    let topic = image.topic_by_name("t").expect("exists");
+    let partition = topic.partitions.values().next().expect("exists");
+    assert_eq!(partition.replicas, [NodeId(2), NodeId(1)]);
+    assert_eq!(partition.directories, [directory(2), directory(1)]);
+}

@@ -5,10 +5,7 @@ use intercom::{ProducerIdBlock, QuorumReply, QuorumRequest};
 use protocol::list_partition_reassignments_response::{
     OngoingPartitionReassignment, OngoingTopicReassignment,
 };
-use protocol::{
-    AlterPartitionReassignmentsRequest, AlterPartitionReassignmentsResponse, ErrorCode,
-    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse,
-};
+use protocol::{ErrorCode, ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse};
 
 use controller::{PRODUCER_IDS_PER_BLOCK, Proposal};
 use metadata::{Image, Topic, ids_of};
@@ -63,8 +60,9 @@ impl Quorum {
                 self.accept(now, from, id, proposal.map(QuorumReply::AllocateProducerIds));
             }
             QuorumRequest::AlterPartitionReassignments(request) => {
-                let reply = QuorumReply::AlterPartitionReassignments(refuse_moves(&request));
-                self.accept(now, from, id, Proposal::nothing(reply));
+                let proposal = controller::alter_partition_reassignments(image, &request);
+                let proposal = proposal.map(QuorumReply::AlterPartitionReassignments);
+                self.accept(now, from, id, proposal);
             }
             QuorumRequest::ListPartitionReassignments(request) => {
                 let response = list_moves(self.timeline.stable(), &request);
@@ -93,19 +91,6 @@ impl Quorum {
             }
             Err(error) => Proposal::nothing(Err(error.code)),
         }
-    }
-}
-
-/// A cluster of one node has nowhere to move a partition to.
-fn refuse_moves(
-    request: &AlterPartitionReassignmentsRequest,
-) -> AlterPartitionReassignmentsResponse {
-    let _ = request;
-    let message = "Partitions cannot be reassigned by this broker yet.";
-    AlterPartitionReassignmentsResponse {
-        error_code: ErrorCode::INVALID_REQUEST,
-        error_message: Some(message.into()),
-        ..AlterPartitionReassignmentsResponse::default()
     }
 }
 
