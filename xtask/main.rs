@@ -24,6 +24,13 @@ enum Command {
     Schemas,
     /// Take the facts of Kafka's configuration keys from its classes, and its answers to cases.
     ConfigKeys,
+    /// Measure, in a release build: `bench compare`, `bench load`; `bench --help` says more.
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// What the benchmark program is given.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        line: Vec<String>,
+    },
     /// Run one of Apache Kafka's tools, e.g. `kafka topics --list --bootstrap-server …`.
     #[command(disable_help_flag = true)]
     Kafka {
@@ -40,6 +47,7 @@ fn main() -> ExitCode {
         Command::Schemas => schemas::run(&workspace_root()),
         Command::ConfigKeys => config_keys::run(&workspace_root()),
         Command::Test(options) => test::run(&options),
+        Command::Bench { line } => run_bench(&line),
         Command::Kafka { line } => match run_tool(&line) {
             Ok(code) => return code,
             Err(sentence) => Err(sentence),
@@ -51,6 +59,16 @@ fn main() -> ExitCode {
             eprintln!("xtask: {sentence}");
             ExitCode::FAILURE
         }
+    }
+}
+
+fn run_bench(line: &[String]) -> Result<(), String> {
+    let mut command = std::process::Command::new("cargo");
+    command.args(["run", "--release", "--quiet", "-p", "bench", "--"]).args(line);
+    let status = command.current_dir(workspace_root()).status();
+    match status.map_err(|error| format!("starting cargo: {error}"))?.success() {
+        true => Ok(()),
+        false => Err("the benchmark program has failed".to_owned()),
     }
 }
 
