@@ -1,5 +1,7 @@
 //! ListGroups, DescribeGroups and DeleteGroups, as far as this coordinator's groups go.
 
+use std::collections::BTreeSet;
+
 use protocol::describe_groups_response::{DescribedGroup, DescribedGroupMember};
 use protocol::list_groups_response::ListedGroup;
 use protocol::{
@@ -71,14 +73,16 @@ impl Groups {
         }
     }
 
-    /// Removes groups without members, with their offsets.
+    /// Removes groups without members, with their offsets. A name that is there twice is answered
+    /// once.
     pub(crate) fn delete(
         &mut self,
         turn: &mut GroupTurn<'_>,
         request: &DeleteGroupsRequest,
     ) -> DeleteGroupsResponse {
+        let names: BTreeSet<&Str> = request.groups_names.iter().collect();
         let mut results = Vec::new();
-        for id in &request.groups_names {
+        for id in names {
             let outcome = self.delete_one(turn, id);
             results.push(deleted(id, outcome.err().unwrap_or(ErrorCode::NONE)));
         }

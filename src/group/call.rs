@@ -18,6 +18,9 @@ use protocol::{
 };
 use protocol::{Str, static_str};
 
+/// From this version on LeaveGroup names several members, each with an answer of its own.
+pub(crate) const LEAVE_VERSION_MEMBERS: i16 = 3;
+
 /// A request of a client to a coordinator.
 #[derive(Clone, Debug)]
 pub struct GroupCall {
@@ -91,11 +94,13 @@ impl GroupCall {
     pub fn refuse(&self, error: ErrorCode) -> GroupReply {
         match &self.request {
             GroupRequest::Join(request) => {
-                GroupReply::Join(join_error(self.version, request.member_id.clone(), error))
+                GroupReply::Join(join_error(request.member_id.clone(), error))
             }
             GroupRequest::Sync(_) => GroupReply::Sync(sync_error(error)),
             GroupRequest::Heartbeat(_) => GroupReply::Heartbeat(heartbeat(error)),
-            GroupRequest::Leave(request) => GroupReply::Leave(refuse_leave(request, error)),
+            GroupRequest::Leave(request) => {
+                GroupReply::Leave(refuse_leave(request, self.version, error))
+            }
             GroupRequest::Commit(request) => GroupReply::Commit(refuse_commit(request, error)),
             GroupRequest::Fetch { group, .. } => {
                 GroupReply::Fetch(refuse_fetch(group, self.version, error))
@@ -142,11 +147,7 @@ impl GroupReply {
         let is_fetch = matches!(self, GroupReply::Fetch(_));
         let error = code_of(refusal, is_fetch);
         match self {
-            GroupReply::Join(reply) => GroupReply::Join(JoinGroupResponse {
-                protocol_name: reply.protocol_name.map(|_| Str::new()),
-                error_code: error,
-                ..Default::default()
-            }),
+            GroupReply::Join(_) => GroupReply::Join(join_error(Str::new(), error)),
             GroupReply::Sync(_) => GroupReply::Sync(sync_error(error)),
             GroupReply::Heartbeat(_) => GroupReply::Heartbeat(heartbeat(error)),
             GroupReply::Leave(_) => {
@@ -222,9 +223,8 @@ fn code_of(refusal: Refusal, is_fetch: bool) -> ErrorCode {
 }
 
 /// A JoinGroup answer that says only an error.
-pub(crate) fn join_error(version: i16, member_id: Str, error: ErrorCode) -> JoinGroupResponse {
-    let protocol_name = protocol_name_for(version, None);
-    JoinGroupResponse { member_id, protocol_name, error_code: error, ..Default::default() }
+pub(crate) fn join_error(member_id: Str, error: ErrorCode) -> JoinGroupResponse {
+    JoinGroupResponse { member_id, error_code: error, ..Default::default() }
 }
 
 /// Before version 7 the name may not be null.
@@ -242,8 +242,8 @@ pub(crate) fn heartbeat(error: ErrorCode) -> HeartbeatResponse {
 }
 
 /// An unknown member is told member by member (from version 3 on).
-fn refuse_leave(request: &LeaveGroupRequest, error: ErrorCode) -> LeaveGroupResponse {
-    if error != ErrorCode::UNKNOWN_MEMBER_ID || request.members.is_empty() {
+fn refuse_leave(request: &LeaveGroupRequest, version: i16, error: ErrorCode) -> LeaveGroupResponse {
+    if error != ErrorCode::UNKNOWN_MEMBER_ID || version < LEAVE_VERSION_MEMBERS {
         return LeaveGroupResponse { error_code: error, ..Default::default() };
     }
     let members = request.members.iter().map(|member| MemberResponse {

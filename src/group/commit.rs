@@ -166,10 +166,8 @@ impl Groups {
         image: &Image,
         request: &OffsetDeleteRequest,
     ) -> Result<OffsetDeleteResponse, ErrorCode> {
+        self.may_delete_offsets(&request.group_id)?;
         let exists = |name: &str| image.topic_by_name(name).is_some();
-        if request.topics.iter().any(|topic| exists(&topic.name)) {
-            self.may_delete_offsets(&request.group_id)?;
-        }
         let group_id = own(&request.group_id);
         let mut topics = Vec::new();
         for asked in &request.topics {

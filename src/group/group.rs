@@ -15,7 +15,7 @@ const CONSUMER_PROTOCOL: &str = "consumer";
 /// | from | when | to |
 /// |---|---|---|
 /// | Empty | the first member joins | PreparingRebalance |
-/// | PreparingRebalance | all joined, or the time is up | CompletingRebalance, or Empty without members |
+/// | PreparingRebalance | all joined, or the time is up | CompletingRebalance, or Empty |
 /// | CompletingRebalance | the leader gave the assignment | Stable |
 /// | CompletingRebalance, Stable | a member came, went or changed | PreparingRebalance |
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

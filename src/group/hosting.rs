@@ -90,4 +90,9 @@ impl GroupCoordinator {
     pub fn end_of_turn(&mut self, out: &mut Vec<Output>) {
         self.inner.end_of_turn(out);
     }
+
+    #[cfg(test)]
+    pub(crate) fn groups(&self) -> &Groups {
+        self.inner.machine()
+    }
 }

@@ -1,5 +1,7 @@
 //! JoinGroup.
 
+use std::collections::BTreeSet;
+
 use base::Token;
 use bytes::Bytes;
 use protocol::{ErrorCode, JoinGroupRequest, JoinGroupResponse, Str};
@@ -36,7 +38,7 @@ impl Join {
     }
 
     fn error(&self, turn: &mut GroupTurn<'_>, member_id: Str, error: ErrorCode) {
-        self.reply(turn, join_error(self.version, member_id, error));
+        self.reply(turn, join_error(member_id, error));
     }
 
     fn instance_id(&self) -> Option<&Str> {
@@ -161,9 +163,9 @@ impl Groups {
     /// The member waits for the next generation with what it says now.
     fn update_member(&mut self, turn: &mut GroupTurn<'_>, join: Join, id: &Str) {
         let group = self.group_mut(&join.group_id);
-        if let Some((ticket, version)) = group.take_join(id) {
+        if let Some((ticket, _)) = group.take_join(id) {
             // Who asked first is gone or asked twice. Kafka leaves it without an answer.
-            let reply = join_error(version, id.clone(), ErrorCode::REBALANCE_IN_PROGRESS);
+            let reply = join_error(id.clone(), ErrorCode::REBALANCE_IN_PROGRESS);
             turn.reply_at_once(ticket, GroupReply::Join(reply));
         }
         let new = join.as_member;
@@ -182,8 +184,8 @@ impl Groups {
         let group = self.group_mut(&group_id);
         let former_leader = group.leader.clone();
         let fenced = ErrorCode::FENCED_INSTANCE_ID;
-        if let Some((ticket, version)) = group.take_join(&old) {
-            let reply = join_error(version, old.clone(), fenced);
+        if let Some((ticket, _)) = group.take_join(&old) {
+            let reply = join_error(old.clone(), fenced);
             turn.reply_at_once(ticket, GroupReply::Join(reply));
         }
         let former = group.member_mut(&old).expect("the table of instances names members");
@@ -204,7 +206,7 @@ impl Groups {
                 let record = of_group(&group_id, group, |_, member| member.assignment.clone());
                 let reply = match turn.write(&[record]) {
                     Ok(()) => replaced(group, &id, version, former_leader),
-                    Err(_) => join_error(version, Str::new(), ErrorCode::UNKNOWN_SERVER_ERROR),
+                    Err(_) => join_error(Str::new(), ErrorCode::UNKNOWN_SERVER_ERROR),
                 };
                 turn.reply(ticket, GroupReply::Join(reply));
             }
@@ -280,8 +282,9 @@ fn check(
 
 fn read(call: &GroupCall, request: &JoinGroupRequest, ticket: Token) -> Join {
     let mut protocols: Vec<(Str, Bytes)> = Vec::new();
+    let mut names = BTreeSet::new();
     for protocol in &request.protocols {
-        if protocols.iter().all(|(name, _)| *name != protocol.name) {
+        if names.insert(&protocol.name) {
             let metadata = Bytes::copy_from_slice(&protocol.metadata);
             protocols.push((own(&protocol.name), metadata));
         }

@@ -4,11 +4,9 @@ use protocol::leave_group_request::MemberIdentity;
 use protocol::leave_group_response::MemberResponse;
 use protocol::{ErrorCode, LeaveGroupRequest, LeaveGroupResponse, Str};
 
+use crate::call::LEAVE_VERSION_MEMBERS;
 use crate::group::GroupState;
 use crate::machine::{GroupTurn, Groups, own};
-
-/// From this version on a request names several members.
-const VERSION_MEMBERS: i16 = 3;
 
 impl Groups {
     /// Removes members, each with an answer of its own. The error is about the group.
@@ -24,7 +22,7 @@ impl Groups {
         let id = own(&request.group_id);
         let single =
             [MemberIdentity { member_id: request.member_id.clone(), ..Default::default() }];
-        let leaving = if version < VERSION_MEMBERS { &single[..] } else { &request.members };
+        let leaving = if version < LEAVE_VERSION_MEMBERS { &single[..] } else { &request.members };
         let mut members = Vec::new();
         for member in leaving {
             let outcome = self.remove_one(turn, &id, member);
@@ -44,7 +42,7 @@ impl Groups {
                 }
             }
         }
-        if version >= VERSION_MEMBERS {
+        if version >= LEAVE_VERSION_MEMBERS {
             return Ok(LeaveGroupResponse { members, ..Default::default() });
         }
         let error_code = members.first().map_or(ErrorCode::NONE, |member| member.error_code);

@@ -32,3 +32,10 @@ pub use config::GroupConfig;
 pub use find::{CoordinatorNode, find_coordinator};
 pub use hosting::{GroupCoordinator, Output};
 pub use placement::{by_partition, coordinator_partition, join_offset_fetch, split_offset_fetch};
+
+#[cfg(test)]
+mod properties;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod world;

@@ -103,8 +103,8 @@ impl Groups {
         let joining = group.take_join(id);
         let member = group.remove(id);
         self.cancel(pending);
-        if let Some((ticket, version)) = joining {
-            turn.reply_at_once(ticket, GroupReply::Join(join_error(version, Str::new(), error)));
+        if let Some((ticket, _)) = joining {
+            turn.reply_at_once(ticket, GroupReply::Join(join_error(Str::new(), error)));
         }
         if let Some(member) = member {
             self.cancel(member.session_timer);
@@ -211,9 +211,7 @@ impl Groups {
             GroupRequest::Commit(request) => (&request.group_id, true),
             _ => return Ok(()),
         };
-        // Java's trim() takes every character up to the space.
-        let is_blank = id.chars().all(|character| character <= ' ');
-        let is_valid = id.len() <= TEXT_BYTES_MAX && (may_be_empty || !is_blank);
+        let is_valid = id.len() <= TEXT_BYTES_MAX && (may_be_empty || !id.is_empty());
         if is_valid { Ok(()) } else { Err(ErrorCode::INVALID_GROUP_ID) }
     }
 
@@ -356,8 +354,8 @@ impl Machine for Groups {
         for (id, group) in std::mem::take(&mut self.groups) {
             for (member_id, member) in group.members() {
                 let code = ErrorCode::NOT_COORDINATOR;
-                if let Some((ticket, version)) = member.awaiting_join {
-                    let reply = join_error(version, member_id.clone(), code);
+                if let Some((ticket, _)) = member.awaiting_join {
+                    let reply = join_error(member_id.clone(), code);
                     turn.reply_at_once(ticket, GroupReply::Join(reply));
                 }
                 if let Some(ticket) = member.awaiting_sync {

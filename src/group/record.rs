@@ -61,6 +61,8 @@ pub(crate) fn of_group(
 /// A group that was just created.
 pub(crate) fn of_new_group(id: &Str, group: &Group) -> KeyValue {
     let value = GroupMetadataValue {
+        protocol: None,
+        leader: None,
         current_state_timestamp: group.state_since_ms.unwrap_or(-1),
         ..Default::default()
     };
