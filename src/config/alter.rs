@@ -151,7 +151,7 @@ fn of_scope(layers: &Layers, scope: Scope) -> &Pairs {
 }
 
 /// What makes a request wrong, whatever its keys.
-fn check_request(changes: &[Change<'_>]) -> Result<(), AlterError> {
+pub(crate) fn check_request(changes: &[Change<'_>]) -> Result<(), AlterError> {
     let mut names = BTreeSet::new();
     if !changes.iter().all(|change| names.insert(change.name)) {
         return Err(AlterError::InvalidRequest("Error due to duplicate config keys".to_owned()));
@@ -168,7 +168,7 @@ fn check_request(changes: &[Change<'_>]) -> Result<(), AlterError> {
 
 /// The overrides after the changes. A list that is not overridden starts from the key's default,
 /// even where the broker has another.
-fn apply(
+pub(crate) fn apply(
     old: &Pairs,
     changes: &[Change<'_>],
     key_of: impl Fn(&str) -> Option<&'static Key>,
@@ -221,7 +221,8 @@ fn java_split(text: &str) -> impl Iterator<Item = &str> {
     without_end.split(',').filter(move |_| !nothing)
 }
 
-fn difference(old: &Pairs, new: &Pairs) -> Altered {
+/// What is set anew or removed.
+pub(crate) fn difference(old: &Pairs, new: &Pairs) -> Altered {
     let changed = new.iter().filter(|(name, value)| old.get(*name) != Some(value));
     let removed = old.keys().filter(|name| !new.contains_key(*name));
     let set = changed.map(|(name, value)| (name.clone(), Some(value.clone())));

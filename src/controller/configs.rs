@@ -126,9 +126,11 @@ fn alter(
 ) -> Result<Vec<VersionedRecord>, ApiError> {
     let target = Target::of(params, code, name)?;
     let old = pairs_of(image, &target.resource);
-    let altered = match target.scope {
-        None => config::alter_topic(&params.config, &old, changes),
-        Some(scope) => config::alter_broker(&params.layers(image), scope, changes),
+    let altered = match target.kind {
+        Kind::Topic => config::alter_topic(&params.config, &old, changes),
+        Kind::Broker(scope) => config::alter_broker(&params.layers(image), scope, changes),
+        Kind::Group => config::alter_group(&params.config, &old, changes),
+        Kind::ClientMetrics => config::alter_client_metrics(name, &old, changes),
     };
     finish(image, &target.resource, altered)
 }
@@ -142,56 +144,63 @@ fn replace(
 ) -> Result<Vec<VersionedRecord>, ApiError> {
     let target = Target::of(params, code, name)?;
     let old = pairs_of(image, &target.resource);
-    let altered = match target.scope {
-        None => config::replace_topic(&params.config, &old, new),
-        Some(scope) => config::replace_broker(&params.layers(image), scope, new),
+    let altered = match target.kind {
+        Kind::Topic => config::replace_topic(&params.config, &old, new),
+        Kind::Broker(scope) => config::replace_broker(&params.layers(image), scope, new),
+        Kind::Group => config::replace_group(&params.config, &old, new),
+        Kind::ClientMetrics => config::replace_client_metrics(name, &old, new),
     };
     finish(image, &target.resource, altered)
 }
 
-/// What is altered: a topic, or brokers in some scope.
+/// What is altered.
 struct Target {
     resource: Resource,
-    scope: Option<Scope>,
+    kind: Kind,
+}
+
+/// By whose rules.
+enum Kind {
+    Topic,
+    Broker(Scope),
+    Group,
+    ClientMetrics,
 }
 
 impl Target {
     fn of(params: &Params, code: i8, name: &str) -> Result<Self, ApiError> {
         let refuse = |message: String| Err(ApiError::new(ErrorCode::INVALID_REQUEST, message));
-        let resource_type = ResourceType::of_code(code);
-        let resource = |resource_type| Resource::new(resource_type, name);
-        match resource_type {
-            Some(ResourceType::Topic) if name.is_empty() => {
-                refuse("Default topic resources are not allowed.".to_owned())
+        let Some(resource_type) = ResourceType::of_code(code) else {
+            return refuse(format!("Unknown resource type {code}"));
+        };
+        let kind = match (resource_type, name) {
+            (ResourceType::Topic, "") => {
+                return refuse("Default topic resources are not allowed.".to_owned());
             }
-            Some(ResourceType::Topic) => {
-                Ok(Self { resource: resource(ResourceType::Topic), scope: None })
-            }
-            Some(ResourceType::Broker) if name.is_empty() => {
-                let scope = Some(Scope::AllBrokers);
-                Ok(Self { resource: resource(ResourceType::Broker), scope })
-            }
-            Some(ResourceType::Broker) => match name.parse::<i32>() {
-                Ok(id) if id == params.node.0 => {
-                    let scope = Some(Scope::ThisBroker);
-                    Ok(Self { resource: resource(ResourceType::Broker), scope })
+            (ResourceType::Topic, _) => Kind::Topic,
+            (ResourceType::Broker, "") => Kind::Broker(Scope::AllBrokers),
+            (ResourceType::Broker, _) => match name.parse::<i32>() {
+                Ok(id) if id == params.node.0 => Kind::Broker(Scope::ThisBroker),
+                Ok(_) => {
+                    return refuse(format!(
+                        "Unexpected broker id, expected {}, but received {name}",
+                        params.node
+                    ));
                 }
-                Ok(_) => refuse(format!(
-                    "Unexpected broker id, expected {}, but received {name}",
-                    params.node
-                )),
-                Err(_) => refuse(format!("Broker id must be an integer, but it is: {name}")),
+                Err(_) => {
+                    return refuse(format!("Broker id must be an integer, but it is: {name}"));
+                }
             },
-            Some(ResourceType::Group | ResourceType::ClientMetrics) => refuse(
-                "Configurations of groups and of client metrics are not supported by this broker \
-                 yet."
-                    .to_owned(),
-            ),
-            Some(ResourceType::BrokerLogger) => {
-                refuse("Log levels cannot be altered on this broker.".to_owned())
+            (ResourceType::Group, "") => {
+                return refuse("Default group resources are not allowed.".to_owned());
             }
-            None => refuse(format!("Unknown resource type {code}")),
-        }
+            (ResourceType::Group, _) => Kind::Group,
+            (ResourceType::ClientMetrics, _) => Kind::ClientMetrics,
+            (ResourceType::BrokerLogger, _) => {
+                return refuse("Log levels cannot be altered on this broker.".to_owned());
+            }
+        };
+        Ok(Self { resource: Resource::new(resource_type, name), kind })
     }
 }
 

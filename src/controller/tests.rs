@@ -748,3 +748,57 @@ fn partitions_do_not_move() {
     assert_eq!(partition.replicas, [NodeId(2), NodeId(1)]);
     assert_eq!(partition.directories, [directory(2), directory(1)]);
 }
+
+#[rustfmt::skip] // A table.
+#[test]
+fn groups_and_client_metrics_are_configured_by_the_rules_of_kafka() {
+    let image = one_broker();
+    let invalid = ErrorCode::INVALID_CONFIG;
+    let wrong = ErrorCode::INVALID_REQUEST;
+    let cases = [
+        (32, "g", "consumer.session.timeout.ms", "46000", None),
+        (32, "g", "consumer.session.timeout.ms", "1",
+            Some((invalid, "consumer.session.timeout.ms must be in the range 45000 to 60000 \
+                inclusive."))),
+        (32, "g", "consumer.session.timeout.ms", "x",
+            Some((invalid, "Invalid value x for configuration consumer.session.timeout.ms: \
+                Not a number of type INT"))),
+        (32, "g", "nope", "1", Some((invalid, "Unknown group config name: nope"))),
+        (32, "", "nope", "1", Some((wrong, "Default group resources are not allowed."))),
+        (32, "g", "streams.num.standby.replicas", "9",
+            Some((invalid, "streams.num.standby.replicas must be less than or equal to 2"))),
+        (32, "g", "streams.rack.aware.assignment.tags", "a,a",
+            Some((invalid, "streams.rack.aware.assignment.tags must not contain duplicate \
+                tag keys."))),
+        (32, "g", "streams.assignor.name", "x",
+            Some((invalid, "streams.assignor.name 'x' is not a registered task assignor. \
+                Registered assignors are: [sticky]."))),
+        (32, "g", "errors.deadletterqueue.topic.name", "__x",
+            Some((invalid, "errors.deadletterqueue.topic.name: DLQ topic name must not \
+                start with '__'"))),
+        (32, "g", "streams.task.offset.interval.ms", "1",
+            Some((invalid, "streams.task.offset.interval.ms must be greater than or equal \
+                to 15000"))),
+        (16, "c", "interval.ms", "1000", None),
+        (16, "c", "interval.ms", "99",
+            Some((wrong, "Invalid value 99 for interval.ms, interval must be between 100 \
+                and 3600000 (1 hour)"))),
+        (16, "c", "nope", "1", Some((wrong, "Unknown client metrics configuration: nope"))),
+        (16, "", "interval.ms", "1000", Some((wrong, "Subscription name can't be empty"))),
+        (16, "c", "match", "client_id=x", None),
+        (16, "c", "match", "foo=x", Some((invalid, "Illegal client matching pattern: foo=x"))),
+        (16, "c", "match", "client_id=[", Some((invalid, "Illegal client matching pattern: \
+            client_id=["))),
+    ];
+    for (code, resource, name, value, refused) in cases {
+        let answer = alter(&image, code, resource, &[(name, 0, Some(value))]);
+        let expected = match refused {
+            None => (ErrorCode::NONE, None, vec![("config", 0)]),
+            Some((code, message)) => (code, Some(message.to_owned()), vec![]),
+        };
+        assert_eq!(answer, expected, "{name}={value}");
+    }
+    let (code, message, _) = alter(&image, 16, "c", &[("metrics", 2, Some("a.b"))]);
+    let expected = "Can't APPEND to key metrics because its type is not LIST.";
+    assert_eq!((code, message.as_deref()), (invalid, Some(expected)));
+}
