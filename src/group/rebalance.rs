@@ -11,6 +11,10 @@ use crate::join::joined;
 use crate::machine::{Alarm, GroupTurn, Groups};
 use crate::record::of_group;
 
+/// The shortest time that members are given to join. A static member that asks for none must not
+/// keep the coordinator busy with a group in which nobody joins.
+const JOIN_TIMEOUT_MS_MIN: i32 = 100;
+
 impl Groups {
     /// A member came or changed: a rebalance begins, or the one that goes on may be complete.
     pub(crate) fn rebalance_or_complete(&mut self, turn: &mut GroupTurn<'_>, id: &Str) {
@@ -63,8 +67,9 @@ impl Groups {
     }
 
     fn set_join_timeout(&mut self, now: Instant, id: &Str) {
-        let within = millis(self.group_mut(id).rebalance_timeout_ms().into());
-        let timer = self.timers.set(now + within, Alarm::JoinTimeout { group: id.clone() });
+        let timeout_ms = self.group_mut(id).rebalance_timeout_ms().max(JOIN_TIMEOUT_MS_MIN);
+        let alarm = Alarm::JoinTimeout { group: id.clone() };
+        let timer = self.timers.set(now + millis(timeout_ms.into()), alarm);
         let former = self.group_mut(id).join_timer.replace(timer);
         self.cancel(former);
     }

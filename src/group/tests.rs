@@ -345,6 +345,25 @@ fn a_static_member_keeps_its_place_and_fences_its_former_self() {
 }
 
 #[test]
+fn a_static_member_without_a_rebalance_timeout_keeps_nobody_busy() {
+    let mut world = world();
+    let mut request = join_request("g", "", Some("i"));
+    request.rebalance_timeout_ms = 0;
+    let first = world.send(9, GroupRequest::Join(request));
+    let (other, second) = world.enter("g");
+    world.pass(10_000);
+    let id = world.joined(first).member_id;
+    world.joined(second);
+    world.send(5, sync("g", &id, 1, &[]));
+    world.send(5, sync("g", &other, 1, &[]));
+    assert_eq!(describe(&mut world, 5, "g").0, "Stable");
+    // Nobody joins again. It ends when the session of the static member does.
+    leave(&mut world, 5, &[(&other, None)]);
+    world.pass(10_100);
+    assert_eq!(describe(&mut world, 5, "g").0, "Empty");
+}
+
+#[test]
 fn a_second_static_member_of_the_name_fences_the_one_that_waits() {
     let mut world = world();
     let first = world.send(9, join("g", "", Some("i")));
