@@ -37,8 +37,9 @@ use crate::cursor::{self, Cursor};
 const RECEIVE_BYTES: usize = 128 << 10;
 /// The largest request that is believed.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
-/// How much space a file takes ahead of what is written.
-const ALLOCATION_BYTES: u64 = 64 << 20;
+/// How much space a file takes ahead of what is written: as much again as it has, within these.
+const ALLOCATION_BYTES_MIN: u64 = 1 << 20;
+const ALLOCATION_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a `sendfile`, as a broker sends them so that other connections get their turn.
 const SEND_FILE_BYTES: usize = 256 << 10;
 /// Bytes of what can be fetched.
@@ -279,8 +280,10 @@ impl Log {
             return Err(invalid("a batch with another CRC"));
         }
         if self.length + batch.len() as u64 > self.allocated {
-            self.space.allocate(self.allocated, ALLOCATION_BYTES)?;
-            self.allocated += ALLOCATION_BYTES;
+            let again = self.length.max(batch.len() as u64);
+            let more = again.clamp(ALLOCATION_BYTES_MIN, ALLOCATION_BYTES_MAX);
+            self.space.allocate(self.allocated, more)?;
+            self.allocated += more;
         }
         self.file.write_all_at(batch, self.length)?;
         self.length += batch.len() as u64;

@@ -255,8 +255,9 @@ fn report(
          meant to be sent. GB and MB are 10⁹ and 10⁶ bytes of record batches; CPU is user and \
          system time of the server's process. *bare* is the ceiling: one blocking thread a \
          connection that receives, checks the CRC, writes into allocated space and answers, and \
-         does nothing else. Servers run with their defaults, `acks=1`, without compression; all \
-         run side by side and are idle while another has its turn.\n\n\
+         does nothing else. A load ends after 2 GB, before the disk holds everybody back. Servers \
+         run with their defaults, `acks=1`, without compression; all run side by side and are idle \
+         while another has its turn.\n\n\
          Machine: {} cores ({}), Linux {}.\n\n{}{pictures}",
         models.len(),
         models.first().unwrap_or(&"unknown"),
