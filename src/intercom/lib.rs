@@ -17,7 +17,9 @@ mod placement;
 mod quorum;
 
 pub use credits::Credits;
-pub use message::{FoundLog, LogDirectory, LogPosition, Message, Published, Reply, Request};
+pub use message::{
+    FoundLog, GroupAsk, LogDirectory, LogPosition, Message, Published, Reply, Request,
+};
 pub use metadata::Endpoint;
 pub use partition::{
     AppendAnswer, AppendAsk, AppendPartition, Appended, DeletePartition, Deleted, EpochEnd,

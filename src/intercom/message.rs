@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use base::{LeaderEpoch, Map, NodeId, Offset, Token, TopicPartition};
+use group::{GroupCall, GroupReply};
 use metadata::Image;
 
 use crate::partition::{
     AppendAnswer, AppendAsk, DeletePartition, Deleted, EpochEnd, EpochEndPartition, FetchAnswer,
     FetchAsk, LogSize, OffsetsAnswer, OffsetsAsk,
 };
-use crate::placement::Placement;
+use crate::placement::{PartitionKey, Placement};
 use crate::quorum::{QuorumReply, QuorumRequest};
 
 /// What one shard sends another.
@@ -72,8 +73,18 @@ pub enum Request {
     EpochEnds(Vec<EpochEndPartition>),
     /// Move log start offsets.
     DeleteRecords(Vec<DeletePartition>),
+    /// Of the coordinators of groups.
+    Group(Vec<GroupAsk>),
     /// Sizes of all logs of the shard.
     LogSizes,
+    /// To a home shard: the answer to a question that was answered by [`Reply::Later`]. Answered by
+    /// [`Reply::Taken`].
+    Late {
+        /// The name that the question had.
+        id: Token,
+        /// The answer.
+        body: Box<Reply>,
+    },
     /// To the shard that keeps the log directories: where the asker's logs stand. Answered by
     /// [`Reply::Taken`].
     Checkpoints {
@@ -101,10 +112,23 @@ pub enum Reply {
     EpochEnds(Vec<EpochEnd>),
     /// To a move of log start offsets, in its order.
     DeleteRecords(Vec<Deleted>),
+    /// Of the coordinators, in the order of what they were asked.
+    Group(Vec<GroupReply>),
+    /// Not yet: the question stays open and is answered by [`Request::Late`].
+    Later,
     /// The sizes.
     LogSizes(Vec<LogSize>),
     /// The news has arrived.
     Taken,
+}
+
+/// A question to the coordinator on one partition of the offsets topic.
+#[derive(Debug)]
+pub struct GroupAsk {
+    /// Which partition.
+    pub key: PartitionKey,
+    /// What is asked, and by which client.
+    pub call: GroupCall,
 }
 
 /// What a log directory held when the node started.

@@ -1,0 +1,161 @@
+//! DescribeConfigs: every key of a topic or broker, with where its value comes from.
+
+use ::metadata::{Image, Resource, ResourceType};
+use base::Token;
+use config::{Entry, Pairs, Source};
+use protocol::describe_configs_request::DescribeConfigsResource;
+use protocol::describe_configs_response::{
+    DescribeConfigsResourceResult, DescribeConfigsResult, DescribeConfigsSynonym,
+};
+use protocol::{
+    DecodeError, DescribeConfigsRequest, DescribeConfigsResponse, ErrorCode, RequestFrame, Str,
+};
+
+use crate::shard::{Io, Shard};
+use crate::topics;
+
+/// Sources of what is set for client metrics and for groups (`DescribeConfigsResponse`).
+const CLIENT_METRICS_SOURCE: i8 = 7;
+const GROUP_SOURCE: i8 = 8;
+
+pub(crate) fn start(
+    shard: &mut Shard,
+    io: &mut Io<'_>,
+    call: Token,
+    frame: &RequestFrame,
+) -> Result<(), DecodeError> {
+    let request: DescribeConfigsRequest = frame.body()?;
+    let view = shard.view.as_ref().expect("there is an image before there are connections");
+    let results = request.resources.iter().map(|resource| {
+        let with_synonyms = request.include_synonyms;
+        match describe(shard, &view.image, resource) {
+            Ok(configs) => result(resource, ErrorCode::NONE, None, configs, with_synonyms),
+            Err((code, message)) => result(resource, code, Some(message), Vec::new(), false),
+        }
+    });
+    let response = DescribeConfigsResponse { results: results.collect(), ..Default::default() };
+    shard.respond::<DescribeConfigsRequest>(io, call, &response);
+    Ok(())
+}
+
+type Described = Result<Vec<DescribeConfigsResourceResult>, (ErrorCode, String)>;
+
+fn describe(shard: &Shard, image: &Image, resource: &DescribeConfigsResource) -> Described {
+    let name = &*resource.resource_name;
+    match ResourceType::of_code(resource.resource_type) {
+        Some(ResourceType::Topic) => describe_topic(shard, image, name),
+        Some(ResourceType::Broker) => describe_broker(shard, name),
+        Some(ResourceType::ClientMetrics) => {
+            Ok(plain(image, ResourceType::ClientMetrics, name, CLIENT_METRICS_SOURCE))
+        }
+        Some(ResourceType::Group) => Ok(plain(image, ResourceType::Group, name, GROUP_SOURCE)),
+        _ => {
+            let code = resource.resource_type;
+            Err((ErrorCode::INVALID_REQUEST, format!("Unsupported resource type: {code}")))
+        }
+    }
+}
+
+fn describe_topic(shard: &Shard, image: &Image, name: &str) -> Described {
+    if !topics::is_valid_name(name) {
+        return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, invalid_topic_name(name)));
+    }
+    if image.topic_id(name).is_none() {
+        let message = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.message().to_owned();
+        return Err((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, message));
+    }
+    let overrides: Pairs = shard.overrides(image, &Resource::topic(name));
+    let entries = config::describe_topic(&shard.layers, &overrides);
+    let entries = entries.map_err(|error| (ErrorCode::INVALID_CONFIG, error.to_string()))?;
+    Ok(entries.into_iter().map(entry).collect())
+}
+
+fn invalid_topic_name(name: &str) -> String {
+    format!(
+        "Topic name '{name}' is invalid: it has 1 to 249 letters, digits, dots, underscores and \
+         dashes, and is not '.' or '..'"
+    )
+}
+
+fn describe_broker(shard: &Shard, name: &str) -> Described {
+    if name.is_empty() {
+        return Ok(config::describe_all_brokers(&shard.layers).into_iter().map(entry).collect());
+    }
+    let node = shard.setup.node;
+    match name.parse::<i32>() {
+        Ok(id) if id == node.0 => {
+            Ok(config::describe_broker(&shard.layers).into_iter().map(entry).collect())
+        }
+        Ok(_) => {
+            let message = format!(
+                "Unexpected broker id, expected {node} or empty string, but received {name}"
+            );
+            Err((ErrorCode::INVALID_REQUEST, message))
+        }
+        Err(_) => {
+            let message = format!("Broker id must be an integer, but it is: {name}");
+            Err((ErrorCode::INVALID_REQUEST, message))
+        }
+    }
+}
+
+/// What is set for a resource whose keys have no layers below.
+fn plain(
+    image: &Image,
+    kind: ResourceType,
+    name: &str,
+    config_source: i8,
+) -> Vec<DescribeConfigsResourceResult> {
+    let set = image.configs(&Resource::new(kind, name)).into_iter().flat_map(|set| set.iter());
+    let described = set.map(|(key, value)| DescribeConfigsResourceResult {
+        name: Str::from(&**key),
+        value: Some(Str::from(&**value)),
+        config_source,
+        ..Default::default()
+    });
+    described.collect()
+}
+
+fn entry(entry: Entry) -> DescribeConfigsResourceResult {
+    let synonyms = entry.synonyms.into_iter().map(|synonym| DescribeConfigsSynonym {
+        name: synonym.name.into(),
+        value: synonym.value.map(Str::from),
+        source: synonym.source.protocol_number(),
+        ..Default::default()
+    });
+    DescribeConfigsResourceResult {
+        name: entry.name.into(),
+        value: entry.value.map(Str::from),
+        read_only: entry.is_read_only,
+        config_source: Source::protocol_number(entry.source),
+        is_sensitive: entry.is_sensitive,
+        synonyms: synonyms.collect(),
+        config_type: entry.kind.map_or(0, |kind| kind.protocol_number()),
+        documentation: None,
+        ..Default::default()
+    }
+}
+
+fn result(
+    resource: &DescribeConfigsResource,
+    error_code: ErrorCode,
+    error_message: Option<String>,
+    mut configs: Vec<DescribeConfigsResourceResult>,
+    with_synonyms: bool,
+) -> DescribeConfigsResult {
+    if let Some(wanted) = &resource.configuration_keys {
+        configs.retain(|config| wanted.contains(&config.name));
+    }
+    if !with_synonyms {
+        configs.iter_mut().for_each(|config| config.synonyms.clear());
+    }
+    DescribeConfigsResult {
+        error_code,
+        // Kafka's success has an empty message and no null.
+        error_message: Some(error_message.unwrap_or_default().into()),
+        resource_type: resource.resource_type,
+        resource_name: resource.resource_name.clone(),
+        configs,
+        ..Default::default()
+    }
+}

@@ -1,0 +1,338 @@
+//! Fetch: the owners say what they have, this shard spends the request's bytes in its order, and
+//! where there is too little it waits for news.
+
+use std::sync::Arc;
+
+use api::Part;
+use base::{Duration, Instant, LeaderEpoch, Offset, PartitionIndex, ShardId, Token};
+use intercom::{FetchAsk, FetchPartition, Fetched, PartitionKey, Reply, Request, Watch};
+use protocol::fetch_response::{FetchableTopicResponse, PartitionData};
+use protocol::{DecodeError, ErrorCode, FetchRequest, FetchResponse, Records, RequestFrame, Str};
+
+use crate::calls::Stage;
+use crate::sessions::{Context, FetchKey, NO_SESSION, SessionError, Told, TopicKey, Wanted};
+use crate::shard::{Io, Shard};
+use crate::spread::Routes;
+
+/// The first version that names topics by id (KIP-516).
+const TOPIC_ID_FIRST_VERSION: i16 = 13;
+/// `isolation_level` of a consumer that reads only what was committed.
+const READ_COMMITTED: i8 = 1;
+
+/// One partition of the request, and where it is.
+#[derive(Debug)]
+struct Entry {
+    key: FetchKey,
+    wanted: Wanted,
+    place: Result<(PartitionKey, ShardId), ErrorCode>,
+    fetched: Option<Fetched>,
+}
+
+/// A Fetch request under way.
+#[derive(Debug)]
+pub(crate) struct State {
+    context: Context,
+    by_id: bool,
+    entries: Vec<Entry>,
+    bytes_min: u32,
+    bytes_max: u32,
+    read_committed: bool,
+    /// When an answer leaves whatever there is.
+    until: Instant,
+    asks_left: usize,
+    /// There was news while owners were being asked.
+    woken: bool,
+    timed_out: bool,
+}
+
+pub(crate) fn start(
+    shard: &mut Shard,
+    io: &mut Io<'_>,
+    call: Token,
+    frame: &RequestFrame,
+) -> Result<(), DecodeError> {
+    let request: FetchRequest = frame.body()?;
+    let by_id = frame.version >= TOPIC_ID_FIRST_VERSION;
+    let (changed, forgotten) = (wanted_of(&request, by_id), forgotten_of(&request, by_id));
+    let (id, epoch) = (request.session_id, request.session_epoch);
+    let opened = shard.sessions.open(id, epoch, by_id, &changed, &forgotten, io.now.mono);
+    let context = match opened {
+        Ok(context) => context,
+        Err(error) => {
+            let response = FetchResponse { error_code: code_of(error), ..Default::default() };
+            shard.respond::<FetchRequest>(io, call, &response);
+            return Ok(());
+        }
+    };
+    let list = match context {
+        Context::Incremental { id } => shard.sessions.wanted(id),
+        Context::Full | Context::Sessionless => changed,
+    };
+    let entries = list.into_iter().map(|(key, wanted)| {
+        let place = locate(shard, &key);
+        Entry { key, wanted, place, fetched: None }
+    });
+    let entries: Vec<Entry> = entries.collect();
+    let wait = Duration::from_millis(u64::try_from(request.max_wait_ms).unwrap_or(0));
+    let bytes_max = request.max_bytes.min(shard.layers.current().simple.fetch_max_bytes);
+    let state = State {
+        context,
+        by_id,
+        entries,
+        bytes_min: u32::try_from(request.min_bytes).unwrap_or(0),
+        bytes_max: u32::try_from(bytes_max).unwrap_or(0),
+        read_committed: request.isolation_level == READ_COMMITTED,
+        until: io.now.mono + wait,
+        asks_left: 0,
+        woken: false,
+        timed_out: wait.is_zero(),
+    };
+    shard.wait(call, Stage::Fetch(Box::new(state)));
+    ask_owners(shard, io, call);
+    Ok(())
+}
+
+/// An owner has answered.
+pub(crate) fn answered(
+    shard: &mut Shard,
+    io: &mut Io<'_>,
+    call: Token,
+    slots: &[usize],
+    reply: Reply,
+) {
+    let Reply::Fetch(answer) = reply else { unreachable!("a fetch was answered by {reply:?}") };
+    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
+    for (slot, fetched) in slots.iter().zip(answer.partitions) {
+        state.entries[*slot].fetched = Some(fetched);
+    }
+    state.asks_left -= 1;
+    if state.asks_left == 0 {
+        decide(shard, io, call);
+    }
+}
+
+/// An owner has news.
+pub(crate) fn woken(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
+    state.woken = true;
+    if state.asks_left == 0 {
+        ask_owners(shard, io, call);
+    }
+}
+
+/// The client has waited long enough.
+pub(crate) fn timed_out(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
+    state.timed_out = true;
+    if state.asks_left == 0 {
+        finish(shard, io, call);
+    }
+}
+
+fn ask_owners(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
+    state.woken = false;
+    let mut routes = Routes::default();
+    for (slot, entry) in state.entries.iter_mut().enumerate() {
+        match entry.place {
+            Ok((key, owner)) => routes.add(owner, slot, part_of(key, &entry.wanted)),
+            Err(code) => entry.fetched = Some(Fetched::refused(code)),
+        }
+    }
+    let (bytes_max, read_committed) = (state.bytes_max, state.read_committed);
+    let watch = (!state.timed_out).then_some(Watch {
+        id: call,
+        bytes_min: state.bytes_min,
+        until: state.until,
+    });
+    let routes: Vec<_> = routes.into_shards().collect();
+    state.asks_left = routes.len();
+    if routes.is_empty() {
+        return finish(shard, io, call);
+    }
+    for (owner, slots, partitions) in routes {
+        let ask = FetchAsk { partitions, bytes_max, read_committed, watch };
+        shard.ask(io, call, owner, slots, Request::Fetch(ask));
+    }
+}
+
+/// All owners have answered: is it enough, or does the client wait?
+fn decide(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
+    let fetched = || state.entries.iter().filter_map(|entry| entry.fetched.as_ref());
+    let bytes: u64 = fetched().map(|fetched| u64::from(fetched.bytes)).sum();
+    let failed = fetched().any(|fetched| fetched.error.is_error());
+    if state.timed_out || failed || bytes >= u64::from(state.bytes_min) {
+        return finish(shard, io, call);
+    }
+    if state.woken {
+        return ask_owners(shard, io, call);
+    }
+    let until = state.until;
+    shard.set_timer(call, until);
+}
+
+fn finish(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+    let Some(Stage::Fetch(state)) = shard.take_stage(call) else { return };
+    let State { context, by_id, mut entries, bytes_max, read_committed, .. } = *state;
+    spend(&mut entries, bytes_max);
+    let session_id = session_of(shard, io, &context, by_id, &entries);
+    let mut response = FetchResponse { session_id, ..Default::default() };
+    let mut gaps = Vec::new();
+    for entry in entries {
+        let fetched = entry.fetched.expect("every owner has answered");
+        let told = told_of(&fetched);
+        if let Context::Incremental { id } = context {
+            let has_records = fetched.bytes > 0;
+            if !shard.sessions.is_news(id, &entry.key, told, has_records) {
+                continue;
+            }
+        }
+        let index = entry.key.partition;
+        let data = data_of(index, fetched, read_committed, &mut gaps);
+        push(&mut response, &entry.key.topic, data);
+    }
+    shard.respond_with_gaps::<FetchRequest>(io, call, &response, gaps);
+}
+
+/// Spends the request's bytes in its order; the first partition that has records keeps them all.
+fn spend(entries: &mut [Entry], bytes_max: u32) {
+    let mut spent: u64 = 0;
+    for fetched in entries.iter_mut().filter_map(|entry| entry.fetched.as_mut()) {
+        let bytes = u64::from(fetched.bytes);
+        if spent > 0 && spent + bytes > u64::from(bytes_max) {
+            fetched.parts.clear();
+            fetched.bytes = 0;
+        }
+        spent += u64::from(fetched.bytes);
+    }
+}
+
+fn session_of(
+    shard: &mut Shard,
+    io: &Io<'_>,
+    context: &Context,
+    by_id: bool,
+    entries: &[Entry],
+) -> i32 {
+    match context {
+        Context::Sessionless => NO_SESSION,
+        Context::Incremental { id } => *id,
+        Context::Full => {
+            let partitions = entries.iter().map(|entry| {
+                let told = entry.fetched.as_ref().and_then(told_of);
+                (entry.key.clone(), entry.wanted, told)
+            });
+            shard.sessions.create(by_id, partitions.collect(), io.now.mono)
+        }
+    }
+}
+
+fn told_of(fetched: &Fetched) -> Option<Told> {
+    (!fetched.error.is_error()).then_some(Told {
+        high_watermark: fetched.high_watermark.0,
+        log_start_offset: fetched.log_start_offset.0,
+    })
+}
+
+fn data_of(
+    partition_index: i32,
+    fetched: Fetched,
+    read_committed: bool,
+    gaps: &mut Vec<Vec<Part>>,
+) -> PartitionData {
+    let records = if fetched.bytes == 0 {
+        Records::Bytes(bytes::Bytes::new())
+    } else {
+        let slot = u32::try_from(gaps.len()).expect("a request has fewer partitions");
+        gaps.push(fetched.parts);
+        Records::Elsewhere { length: fetched.bytes, slot }
+    };
+    PartitionData {
+        partition_index,
+        error_code: fetched.error,
+        high_watermark: fetched.high_watermark.0,
+        last_stable_offset: fetched.last_stable_offset.0,
+        log_start_offset: fetched.log_start_offset.0,
+        aborted_transactions: read_committed.then(Vec::new),
+        records: Some(records),
+        ..Default::default()
+    }
+}
+
+fn push(response: &mut FetchResponse, topic: &TopicKey, data: PartitionData) {
+    let (name, topic_id) = match topic {
+        TopicKey::Name(name) => (Str::from(name.as_ref()), base::Uuid::ZERO),
+        TopicKey::Id(id) => (Str::default(), *id),
+    };
+    if let Some(last) = response.responses.last_mut()
+        && last.topic == name
+        && last.topic_id == topic_id
+    {
+        return last.partitions.push(data);
+    }
+    response.responses.push(FetchableTopicResponse {
+        topic: name,
+        topic_id,
+        partitions: vec![data],
+        ..Default::default()
+    });
+}
+
+fn locate(shard: &Shard, key: &FetchKey) -> Result<(PartitionKey, ShardId), ErrorCode> {
+    let index = PartitionIndex(key.partition);
+    match &key.topic {
+        TopicKey::Name(name) => shard.locate(name, index),
+        TopicKey::Id(id) => shard.locate_by_id(*id, index),
+    }
+}
+
+fn part_of(key: PartitionKey, wanted: &Wanted) -> FetchPartition {
+    FetchPartition {
+        key,
+        offset: Offset(wanted.offset),
+        bytes_max: u32::try_from(wanted.max_bytes).unwrap_or(0),
+        leader_epoch: LeaderEpoch(wanted.leader_epoch),
+    }
+}
+
+fn topic_key(name: &Str, id: base::Uuid, by_id: bool) -> TopicKey {
+    if by_id { TopicKey::Id(id) } else { TopicKey::Name(Arc::from(&**name)) }
+}
+
+fn wanted_of(request: &FetchRequest, by_id: bool) -> Vec<(FetchKey, Wanted)> {
+    let mut wanted = Vec::new();
+    for topic in &request.topics {
+        let name = topic_key(&topic.topic, topic.topic_id, by_id);
+        for part in &topic.partitions {
+            let key = FetchKey { topic: name.clone(), partition: part.partition };
+            let what = Wanted {
+                offset: part.fetch_offset,
+                max_bytes: part.partition_max_bytes,
+                leader_epoch: part.current_leader_epoch,
+                last_fetched_epoch: part.last_fetched_epoch,
+            };
+            wanted.push((key, what));
+        }
+    }
+    wanted
+}
+
+fn forgotten_of(request: &FetchRequest, by_id: bool) -> Vec<FetchKey> {
+    let mut forgotten = Vec::new();
+    for topic in &request.forgotten_topics_data {
+        let name = topic_key(&topic.topic, topic.topic_id, by_id);
+        for partition in &topic.partitions {
+            forgotten.push(FetchKey { topic: name.clone(), partition: *partition });
+        }
+    }
+    forgotten
+}
+
+fn code_of(error: SessionError) -> ErrorCode {
+    match error {
+        SessionError::NotFound => ErrorCode::FETCH_SESSION_ID_NOT_FOUND,
+        SessionError::InvalidEpoch => ErrorCode::INVALID_FETCH_SESSION_EPOCH,
+        SessionError::TopicIdMismatch => ErrorCode::FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+}

@@ -1,0 +1,141 @@
+//! One file per API: how a request is taken apart, whom it is asked of, and how the answers become
+//! a response. The table of handlers is also what ApiVersions advertises.
+
+pub(crate) mod api_versions;
+pub(crate) mod creation;
+pub(crate) mod delete_records;
+pub(crate) mod describe_cluster;
+pub(crate) mod describe_configs;
+pub(crate) mod describe_log_dirs;
+pub(crate) mod describe_topic_partitions;
+pub(crate) mod fetch;
+pub(crate) mod find_coordinator;
+pub(crate) mod forwarded;
+pub(crate) mod groups;
+pub(crate) mod init_producer_id;
+pub(crate) mod list_offsets;
+pub(crate) mod listed;
+pub(crate) mod metadata;
+pub(crate) mod offset_for_leader_epoch;
+pub(crate) mod produce;
+
+use base::Token;
+use intercom::Reply;
+use protocol::{ApiKey, DecodeError, RequestFrame};
+
+use crate::calls::{Ask, Stage};
+use crate::shard::{Io, Shard};
+use crate::spread;
+
+/// Begins a call. An error closes the connection: the frame is no such request.
+type Start = fn(&mut Shard, &mut Io<'_>, Token, &RequestFrame) -> Result<(), DecodeError>;
+
+/// What handles an API.
+#[derive(Clone, Copy)]
+pub(crate) struct Handler {
+    pub(crate) api_key: ApiKey,
+    /// Whether the next request of the connection may start before this one is answered. Kafka
+    /// handles one request of a connection at a time; what may overlap is what keeps its order
+    /// all the same: appends, since the lanes to a partition's owner do.
+    pub(crate) pipelined: bool,
+    pub(crate) start: Start,
+}
+
+const fn one_by_one(api_key: ApiKey, start: Start) -> Handler {
+    Handler { api_key, pipelined: false, start }
+}
+
+/// The APIs that are whole, by number.
+static HANDLERS: [Handler; 37] = [
+    Handler { api_key: ApiKey::Produce, pipelined: true, start: produce::start },
+    one_by_one(ApiKey::Fetch, fetch::start),
+    one_by_one(ApiKey::ListOffsets, list_offsets::start),
+    one_by_one(ApiKey::Metadata, metadata::start),
+    one_by_one(ApiKey::OffsetCommit, groups::commit),
+    one_by_one(ApiKey::OffsetFetch, groups::fetch_offsets),
+    one_by_one(ApiKey::FindCoordinator, find_coordinator::start),
+    one_by_one(ApiKey::JoinGroup, groups::join),
+    one_by_one(ApiKey::Heartbeat, groups::heartbeat),
+    one_by_one(ApiKey::LeaveGroup, groups::leave),
+    one_by_one(ApiKey::SyncGroup, groups::sync),
+    one_by_one(ApiKey::DescribeGroups, groups::describe),
+    one_by_one(ApiKey::ListGroups, groups::list),
+    one_by_one(ApiKey::ApiVersions, api_versions::start),
+    one_by_one(ApiKey::CreateTopics, forwarded::create_topics),
+    one_by_one(ApiKey::DeleteTopics, forwarded::delete_topics),
+    one_by_one(ApiKey::DeleteRecords, delete_records::start),
+    one_by_one(ApiKey::InitProducerId, init_producer_id::start),
+    one_by_one(ApiKey::OffsetForLeaderEpoch, offset_for_leader_epoch::start),
+    one_by_one(ApiKey::DescribeConfigs, describe_configs::start),
+    one_by_one(ApiKey::AlterConfigs, forwarded::alter_configs),
+    one_by_one(ApiKey::DescribeLogDirs, describe_log_dirs::start),
+    one_by_one(ApiKey::CreatePartitions, forwarded::create_partitions),
+    one_by_one(ApiKey::DeleteGroups, groups::delete),
+    one_by_one(ApiKey::ElectLeaders, forwarded::elect_leaders),
+    one_by_one(ApiKey::IncrementalAlterConfigs, forwarded::incremental_alter_configs),
+    one_by_one(ApiKey::AlterPartitionReassignments, forwarded::alter_partition_reassignments),
+    one_by_one(ApiKey::ListPartitionReassignments, forwarded::list_partition_reassignments),
+    one_by_one(ApiKey::OffsetDelete, groups::delete_offsets),
+    one_by_one(ApiKey::DescribeClientQuotas, listed::client_quotas),
+    one_by_one(ApiKey::DescribeUserScramCredentials, listed::scram_credentials),
+    one_by_one(ApiKey::DescribeQuorum, forwarded::describe_quorum),
+    one_by_one(ApiKey::UpdateFeatures, forwarded::update_features),
+    one_by_one(ApiKey::DescribeCluster, describe_cluster::start),
+    one_by_one(ApiKey::UnregisterBroker, forwarded::unregister_broker),
+    one_by_one(ApiKey::ListConfigResources, listed::config_resources),
+    one_by_one(ApiKey::DescribeTopicPartitions, describe_topic_partitions::start),
+];
+
+/// The handler of a request, or why there is none: then the connection is closed, but for
+/// ApiVersions, which answers every version.
+pub(crate) fn handler_of(frame: &RequestFrame) -> Result<&'static Handler, String> {
+    let handler = HANDLERS.iter().find(|handler| Some(handler.api_key) == frame.api_key);
+    let Some(handler) = handler else {
+        let code = frame.api_code;
+        return Err(frame.api_key.map_or_else(
+            || format!("Unknown API key {code}"),
+            |key| format!("Received request api key {key} which is not enabled"),
+        ));
+    };
+    if frame.is_supported() || handler.api_key == ApiKey::ApiVersions {
+        return Ok(handler);
+    }
+    let (key, version) = (handler.api_key, frame.version);
+    Err(format!(
+        "Received request for api with key {} ({key}) and unsupported version {version}",
+        key.code()
+    ))
+}
+
+/// The APIs that are whole.
+pub(crate) fn handled() -> impl Iterator<Item = ApiKey> {
+    HANDLERS.iter().map(|handler| handler.api_key)
+}
+
+/// A shard has answered what a call asked.
+pub(crate) fn answered(shard: &mut Shard, io: &mut Io<'_>, ask: &Ask, reply: Reply) {
+    let (call, slots) = (ask.call, ask.slots.as_slice());
+    match shard.stage_mut(call) {
+        Some(Stage::Spread(_)) => spread::answered(shard, io, call, slots, reply),
+        Some(Stage::Fetch(_)) => fetch::answered(shard, io, call, slots, reply),
+        Some(Stage::Creation(_)) => creation::answered(shard, io, call, reply),
+        Some(Stage::DescribeLogDirs(_)) => describe_log_dirs::answered(shard, io, call, reply),
+        other => unreachable!("nothing was asked in the stage {other:?}"),
+    }
+}
+
+/// An owner has news for a call.
+pub(crate) fn woken(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+    if matches!(shard.stage_mut(call), Some(Stage::Fetch(_))) {
+        fetch::woken(shard, io, call);
+    }
+}
+
+/// A call has waited long enough.
+pub(crate) fn timed_out(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+    match shard.stage_mut(call) {
+        Some(Stage::Fetch(_)) => fetch::timed_out(shard, io, call),
+        Some(Stage::Creation(_)) => creation::timed_out(shard, io, call),
+        _ => {}
+    }
+}

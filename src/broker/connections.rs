@@ -1,0 +1,274 @@
+//! The client connections that this shard was given.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use api::{Effects, Part, SocketEffect, SocketId};
+use base::{Instant, Token};
+use bytes::Bytes;
+
+use crate::frames::{FrameError, Frames};
+
+/// Requests of one connection that are under way at once. A client that sends more waits.
+pub(crate) const CALLS_PER_CONNECTION_MAX: usize = 64;
+/// Bytes of answers that a connection has not taken yet, above which its next request waits: a
+/// client that sends and never reads costs no more than this and one answer.
+pub(crate) const UNSENT_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of requests that wait to be started, above which a connection is not read.
+const WAITING_BYTES_MAX: usize = 64 << 10;
+
+/// One connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) socket: SocketId,
+    pub(crate) peer: SocketAddr,
+    pub(crate) listener: u16,
+    frames: Frames,
+    /// The requests under way, oldest first: answers leave in this order.
+    pub(crate) calls: VecDeque<Token>,
+    /// Whether the newest request under way must be answered before another one starts.
+    pub(crate) exclusive: bool,
+    outbox: Vec<Part>,
+    unsent_bytes: u64,
+    paused: bool,
+    closing: bool,
+    last_active: Instant,
+}
+
+/// Whether a connection may start its next request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    Free,
+    Wait,
+}
+
+impl Connection {
+    fn new(socket: SocketId, listener: u16, peer: SocketAddr, now: Instant) -> Self {
+        Self {
+            socket,
+            peer,
+            listener,
+            frames: Frames::default(),
+            calls: VecDeque::new(),
+            exclusive: false,
+            outbox: Vec::new(),
+            unsent_bytes: 0,
+            paused: false,
+            closing: false,
+            last_active: now,
+        }
+    }
+
+    /// Whether the next request may start.
+    pub(crate) fn room(&self) -> Room {
+        let waits = self.closing
+            || self.exclusive
+            || self.calls.len() >= CALLS_PER_CONNECTION_MAX
+            || self.unsent_bytes > UNSENT_BYTES_MAX;
+        if waits { Room::Wait } else { Room::Free }
+    }
+
+    /// The next whole request, if there is one.
+    pub(crate) fn next_frame(&mut self, limit: i32) -> Result<Option<Bytes>, FrameError> {
+        self.frames.next(limit)
+    }
+}
+
+/// All connections of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Connections {
+    slots: Vec<Option<Connection>>,
+    count: u32,
+    /// Those that have something to send or to settle at the end of the turn.
+    touched: Vec<SocketId>,
+}
+
+impl Connections {
+    /// How many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Takes in a connection.
+    pub(crate) fn open(&mut self, socket: SocketId, listener: u16, peer: SocketAddr, now: Instant) {
+        let index = socket.index();
+        if self.slots.len() <= index {
+            self.slots.resize_with(index + 1, || None);
+        }
+        assert!(self.slots[index].is_none(), "the driver used socket {socket:?} twice");
+        self.slots[index] = Some(Connection::new(socket, listener, peer, now));
+        self.count += 1;
+    }
+
+    /// The connection, if it is still there.
+    pub(crate) fn get_mut(&mut self, socket: SocketId) -> Option<&mut Connection> {
+        let connection = self.slots.get_mut(socket.index())?.as_mut()?;
+        (connection.socket == socket).then_some(connection)
+    }
+
+    /// The connection, if it is still there.
+    pub(crate) fn get(&self, socket: SocketId) -> Option<&Connection> {
+        let connection = self.slots.get(socket.index())?.as_ref()?;
+        (connection.socket == socket).then_some(connection)
+    }
+
+    /// Takes out a connection that is gone.
+    pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Connection> {
+        self.get(socket)?;
+        self.count -= 1;
+        self.slots[socket.index()].take()
+    }
+
+    /// Takes bytes that arrived. False when the connection is gone or takes nothing more.
+    pub(crate) fn received(&mut self, socket: SocketId, bytes: Bytes, now: Instant) -> bool {
+        let Some(connection) = self.get_mut(socket) else { return false };
+        connection.last_active = now;
+        if connection.closing {
+            return false;
+        }
+        connection.frames.push(bytes);
+        self.touched.push(socket);
+        true
+    }
+
+    /// Notes that the kernel took `bytes`. True when the connection has room again that it did
+    /// not have before.
+    pub(crate) fn sent(&mut self, socket: SocketId, bytes: u64) -> bool {
+        let Some(connection) = self.get_mut(socket) else { return false };
+        let was_full = connection.unsent_bytes > UNSENT_BYTES_MAX;
+        connection.unsent_bytes = connection.unsent_bytes.saturating_sub(bytes);
+        was_full && connection.unsent_bytes <= UNSENT_BYTES_MAX
+    }
+
+    /// Puts an answer behind those that wait to leave at the end of the turn.
+    pub(crate) fn answer(&mut self, socket: SocketId, parts: Vec<Part>) {
+        let Some(connection) = self.get_mut(socket) else { return };
+        let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        connection.unsent_bytes += bytes;
+        connection.outbox.extend(parts);
+        self.touched.push(socket);
+    }
+
+    /// Closes a connection once its answers have left.
+    pub(crate) fn close<M>(&mut self, socket: SocketId, effects: &mut Effects<M>) {
+        let Some(connection) = self.get_mut(socket) else { return };
+        if connection.closing {
+            return;
+        }
+        connection.closing = true;
+        connection.send(effects);
+        effects.socket(SocketEffect::Close { socket, flush: true });
+    }
+
+    /// One send a connection, and no connection keeps the core's chunk beyond the turn.
+    pub(crate) fn end_of_turn<M>(&mut self, effects: &mut Effects<M>) {
+        for socket in std::mem::take(&mut self.touched) {
+            let Some(connection) = self.get_mut(socket) else { continue };
+            connection.send(effects);
+            connection.frames.settle();
+            connection.pause_or_resume(effects);
+        }
+    }
+
+    /// Sees to it that a connection is looked at when the turn ends.
+    pub(crate) fn touch(&mut self, socket: SocketId) {
+        self.touched.push(socket);
+    }
+
+    /// Those that were idle since `before` with nothing under way.
+    pub(crate) fn idle_since(&self, before: Instant) -> Vec<SocketId> {
+        let connections = self.slots.iter().flatten();
+        let idle = connections.filter(|connection| {
+            connection.last_active < before && connection.calls.is_empty() && !connection.closing
+        });
+        idle.map(|connection| connection.socket).collect()
+    }
+
+    /// Every connection.
+    pub(crate) fn all(&self) -> Vec<SocketId> {
+        self.slots.iter().flatten().map(|connection| connection.socket).collect()
+    }
+}
+
+impl Connection {
+    fn send<M>(&mut self, effects: &mut Effects<M>) {
+        if !self.outbox.is_empty() {
+            let parts = std::mem::take(&mut self.outbox);
+            effects.socket(SocketEffect::Send { socket: self.socket, parts });
+        }
+    }
+
+    fn pause_or_resume<M>(&mut self, effects: &mut Effects<M>) {
+        let full = self.room() == Room::Wait && self.frames.held_bytes() > WAITING_BYTES_MAX;
+        if full && !self.paused {
+            self.paused = true;
+            effects.socket(SocketEffect::PauseRead { socket: self.socket });
+        } else if self.paused && self.room() == Room::Free {
+            self.paused = false;
+            effects.socket(SocketEffect::ResumeRead { socket: self.socket });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::Effect;
+
+    const SOCKET: SocketId = SocketId(Token::from_bits(0));
+
+    fn open() -> Connections {
+        let mut connections = Connections::default();
+        let peer = "127.0.0.1:1".parse().expect("an address");
+        connections.open(SOCKET, 0, peer, Instant::ZERO);
+        connections
+    }
+
+    fn names(effects: &Effects<()>) -> Vec<&'static str> {
+        let name = |effect: &Effect<()>| match effect {
+            Effect::Socket(SocketEffect::Send { .. }) => "send",
+            Effect::Socket(SocketEffect::PauseRead { .. }) => "pause",
+            Effect::Socket(SocketEffect::ResumeRead { .. }) => "resume",
+            Effect::Socket(SocketEffect::Close { .. }) => "close",
+            other => panic!("unexpected {other:?}"),
+        };
+        effects.as_slice().iter().map(name).collect()
+    }
+
+    #[test]
+    fn answers_of_one_turn_leave_in_one_send() {
+        let (mut connections, mut effects) = (open(), Effects::<()>::new());
+        for _ in 0..3 {
+            connections.answer(SOCKET, vec![Part::Bytes(Bytes::from_static(b"answer"))]);
+        }
+        connections.end_of_turn(&mut effects);
+        assert_eq!(names(&effects), ["send"]);
+    }
+
+    #[test]
+    fn a_client_that_does_not_read_is_not_served_and_then_not_read() {
+        let (mut connections, mut effects) = (open(), Effects::<()>::new());
+        let large = Bytes::from(vec![0; 5 << 20]);
+        connections.answer(SOCKET, vec![Part::Bytes(large.clone())]);
+        assert_eq!(connections.get(SOCKET).map(Connection::room), Some(Room::Wait));
+        connections.received(SOCKET, large.slice(..100 << 10), Instant::ZERO);
+        connections.end_of_turn(&mut effects);
+        assert_eq!(names(&effects), ["send", "pause"]);
+        assert!(connections.sent(SOCKET, 2 << 20));
+        connections.touch(SOCKET);
+        connections.end_of_turn(&mut effects);
+        assert_eq!(names(&effects), ["send", "pause", "resume"]);
+    }
+
+    #[test]
+    fn a_closing_connection_takes_nothing_more() {
+        let (mut connections, mut effects) = (open(), Effects::<()>::new());
+        connections.answer(SOCKET, vec![Part::Bytes(Bytes::from_static(b"last words"))]);
+        connections.close(SOCKET, &mut effects);
+        connections.close(SOCKET, &mut effects);
+        assert_eq!(names(&effects), ["send", "close"]);
+        assert!(!connections.received(SOCKET, Bytes::from_static(b"x"), Instant::ZERO));
+        assert!(connections.remove(SOCKET).is_some() && connections.remove(SOCKET).is_none());
+        assert_eq!(connections.count(), 0);
+    }
+}

@@ -1,0 +1,25 @@
+//! A data shard as a machine: connections, partitions, and every API of a broker.
+//!
+//! Depends on everything that decides, below it. Deliberately absent: whatever waits, and the
+//! decisions of the controller, which the quorum shard makes.
+
+mod apis;
+mod calls;
+mod connections;
+mod files;
+mod frames;
+mod life;
+mod mail;
+mod owner;
+mod partition;
+mod rules;
+mod sessions;
+mod setup;
+mod shard;
+mod spread;
+mod topics;
+mod view;
+mod watches;
+
+pub use setup::{ListenerSetup, LogDirectorySetup, Setup};
+pub use shard::Shard;

@@ -1,0 +1,349 @@
+//! The logs of the partitions: from the image to open files, and from what the files say to those
+//! who wait.
+
+use std::sync::Arc;
+
+use api::{FileEffect, FileOutcome};
+use base::{LeaderEpoch, Now, Offset, Token, TopicPartition, Uuid};
+use commitlog::{Checkpoints, Log, LogEvent, LogParams, LogState, LogStep};
+
+use intercom::{LogPosition, PartitionKey};
+use protocol::ErrorCode;
+
+use super::{Alarm, Desk, Notice, Owner};
+use crate::files::FileStep;
+use crate::partition::{Partition, Waiter};
+use crate::rules::TopicRules;
+
+/// Which log belongs to a partition that this shard is given.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) key: PartitionKey,
+    pub(crate) name: TopicPartition,
+    pub(crate) directory: u16,
+    /// The folder of the log itself.
+    pub(crate) path: std::path::PathBuf,
+    pub(crate) rules: Arc<TopicRules>,
+    /// Whether this node leads it.
+    pub(crate) leads: bool,
+    pub(crate) leader_epoch: LeaderEpoch,
+    /// What the directory's checkpoints say of it; nothing where the log is new.
+    pub(crate) found: Option<Checkpoints>,
+}
+
+impl Owner {
+    /// Takes a partition in and opens or makes its log.
+    pub(crate) fn take_in(&mut self, desk: &mut Desk<'_>, opening: Opening) {
+        let params = LogParams {
+            directory: opening.path,
+            partition: opening.name.clone(),
+            topic_id: opening.key.topic,
+            config: opening.rules.log.clone(),
+        };
+        let log = match opening.found {
+            Some(found) => Log::open(params, found, &mut self.log_effects),
+            None => Log::create(params, &mut self.log_effects),
+        };
+        let partition =
+            Partition::new(opening.key, opening.name, opening.directory, log, opening.rules)
+                .led(opening.leads, opening.leader_epoch);
+        let token = self.partitions.insert(partition).expect("the image's partitions are bounded");
+        self.by_key.insert(opening.key, token);
+        self.file_log_effects(desk, token);
+    }
+
+    /// Whether the partition is here.
+    pub(crate) fn has(&self, key: PartitionKey) -> bool {
+        self.by_key.contains_key(&key)
+    }
+
+    /// The rules of a topic have changed.
+    pub(crate) fn set_rules(&mut self, key: PartitionKey, rules: &Arc<TopicRules>) {
+        let token = self.by_key.get(&key).copied();
+        if let Some(partition) = token.and_then(|token| self.partitions.get_mut(token)) {
+            partition.set_rules(Arc::clone(rules));
+        }
+    }
+
+    /// Who leads the partition has changed, or its epoch.
+    pub(crate) fn set_leader(
+        &mut self,
+        desk: &mut Desk<'_>,
+        key: PartitionKey,
+        leads: bool,
+        leader_epoch: LeaderEpoch,
+    ) {
+        let Some(&token) = self.by_key.get(&key) else { return };
+        let partition = self.partitions.get_mut(token).expect("the table is in step");
+        partition.set_leader(leads, leader_epoch);
+        if leads && !partition.is_opening() && partition.unavailable().is_none() {
+            self.with_log(desk, token, |log, now, effects, _| {
+                log.assign_leader_epoch(now, leader_epoch, effects);
+            });
+        }
+        self.host_if_led(desk, token);
+    }
+
+    /// The topic was deleted: its log goes, and who waits for it is told.
+    pub(crate) fn delete(&mut self, desk: &mut Desk<'_>, key: PartitionKey, random: Uuid) {
+        let Some(token) = self.by_key.remove(&key) else { return };
+        self.end_host(desk, token);
+        self.refuse_waiting(desk, token);
+        self.wake(token);
+        self.with_log(desk, token, |log, _, effects, _| log.remove(random, effects));
+        let parked = std::mem::take(&mut self.partition(token).parked);
+        self.ask_again(desk, parked);
+        self.end_searches(desk, token);
+    }
+
+    /// Begins to close every log in order; a [`Notice::Closed`] or `Failed` comes for each.
+    pub(crate) fn close_all(&mut self, desk: &mut Desk<'_>) -> usize {
+        let tokens: Vec<Token> = self.by_key.values().copied().collect();
+        let mut closing = 0;
+        for token in tokens {
+            if self.partition(token).log.state() != LogState::Open {
+                continue;
+            }
+            closing += 1;
+            self.with_log(desk, token, |log, now, effects, events| {
+                log.flush_turn(now, effects);
+                log.close(now, effects, events);
+            });
+        }
+        closing
+    }
+
+    /// Where each log stands, for the checkpoints of its directory.
+    pub(crate) fn positions(&self) -> Vec<LogPosition> {
+        let open = self.partitions.iter().filter(|(_, partition)| !partition.is_opening());
+        let position = |(_, partition): (Token, &Partition)| LogPosition {
+            directory: partition.directory,
+            partition: partition.name.clone(),
+            recovery_point: partition.log.recovery_point(),
+            log_start_offset: partition.log.log_start_offset(),
+            high_watermark: partition.high_watermark(),
+        };
+        open.map(position).collect()
+    }
+
+    /// Something of a log's files is done.
+    pub(crate) fn on_file(
+        &mut self,
+        desk: &mut Desk<'_>,
+        token: Token,
+        step: LogStep,
+        outcome: FileOutcome,
+    ) {
+        if self.partitions.get(token).is_none() {
+            return;
+        }
+        self.with_log(desk, token, |log, now, effects, events| {
+            log.on_file(now, step, outcome, effects, events);
+        });
+        self.touch(token);
+    }
+
+    /// Does what has come due.
+    pub(crate) fn on_time(&mut self, desk: &mut Desk<'_>) {
+        while let Some(taken) = self.watches.expired(desk.now.mono) {
+            self.unwatch(&taken);
+        }
+        while let Some(alarm) = self.alarms.expired(desk.now.mono) {
+            match alarm {
+                Alarm::Log(token) => {
+                    self.log_alarms.remove(&token);
+                    if self.partitions.get(token).is_some() {
+                        self.with_log(desk, token, |log, now, effects, _| {
+                            log.on_timer(now, effects);
+                        });
+                        self.touch(token);
+                    }
+                }
+                Alarm::Coordinator(token) => self.coordinator_alarm(desk, token),
+                Alarm::Flush(token) => {
+                    let Some(partition) = self.partitions.get_mut(token) else { continue };
+                    partition.flushed_by_time();
+                    self.with_log(desk, token, |log, _, effects, _| {
+                        log.request_sync(effects);
+                    });
+                }
+            }
+        }
+    }
+
+    /// Looks for segments that a topic's retention gives up.
+    pub(crate) fn apply_retention(&mut self, desk: &mut Desk<'_>) {
+        let tokens: Vec<Token> = self.by_key.values().copied().collect();
+        for token in tokens {
+            let up_to = self.partition(token).high_watermark();
+            self.with_log(desk, token, |log, now, effects, events| {
+                log.apply_retention(now, up_to, effects, events);
+            });
+            self.touch(token);
+        }
+    }
+
+    /// One write a partition, and a sync where the topic demands one.
+    pub(crate) fn end_of_turn(&mut self, desk: &mut Desk<'_>) {
+        self.end_group_turn(desk);
+        for token in std::mem::take(&mut self.touched) {
+            let Some(partition) = self.partitions.get_mut(token) else { continue };
+            if partition.log.needs_flush() {
+                partition.log.flush_turn(desk.now, &mut self.log_effects);
+            }
+            if partition.wants_sync() {
+                partition.log.request_sync(&mut self.log_effects);
+            } else if let Some(flush_ms) = partition.starts_flush_timer() {
+                self.alarms.set(desk.now.mono + flush_ms, Alarm::Flush(token));
+            }
+            self.set_log_alarm(token);
+            self.file_log_effects(desk, token);
+        }
+    }
+
+    /// Sees to it that the partition's log is looked at when the turn ends.
+    pub(super) fn touch(&mut self, token: Token) {
+        if self.touched.last() != Some(&token) {
+            self.touched.push(token);
+        }
+    }
+
+    /// Passes on what a log wants done, under tokens of the shard.
+    pub(super) fn file_log_effects(&mut self, desk: &mut Desk<'_>, token: Token) {
+        for effect in self.log_effects.drain(..) {
+            desk.files.file(desk.effects, effect, |step| FileStep::Log(token, step));
+        }
+    }
+
+    /// Lets a log do something, passes on its effects and heeds what it says.
+    fn with_log(
+        &mut self,
+        desk: &mut Desk<'_>,
+        token: Token,
+        work: impl FnOnce(&mut Log, Now, &mut Vec<FileEffect<LogStep>>, &mut Vec<LogEvent>),
+    ) {
+        let partition = self.partitions.get_mut(token).expect("a log is used while it is there");
+        let mut events = std::mem::take(&mut self.log_events);
+        work(&mut partition.log, desk.now, &mut self.log_effects, &mut events);
+        self.file_log_effects(desk, token);
+        for event in events.drain(..) {
+            self.on_log_event(desk, token, event);
+        }
+        self.log_events = events;
+    }
+
+    /// The log does not search any more: whoever waits for it asks anew, or is refused.
+    fn end_searches(&mut self, desk: &mut Desk<'_>, token: Token) {
+        let tickets = self.searches.keys().filter(|(partition, _)| *partition == token);
+        for (_, ticket) in tickets.copied().collect::<Vec<_>>() {
+            self.search_failed(desk, token, ticket, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+        }
+        let waiting = self.locating.keys().filter(|(partition, _)| *partition == token);
+        for key in waiting.copied().collect::<Vec<_>>() {
+            let asks = self.locating.remove(&key).unwrap_or_default();
+            self.ask_again(desk, asks);
+        }
+    }
+
+    fn on_log_event(&mut self, desk: &mut Desk<'_>, token: Token, event: LogEvent) {
+        match event {
+            LogEvent::Opened { .. } => self.opened(desk, token),
+            LogEvent::Written { .. } | LogEvent::Synced { .. } => self.advanced(desk, token),
+            LogEvent::Refused { from, cause, .. } => {
+                tracing::warn!(partition = %self.partition(token).name, %cause, "append refused");
+                self.refuse_from(desk, token, from);
+            }
+            LogEvent::Located { ticket } => {
+                self.located(desk, token, ticket);
+                self.load_located(desk, token, ticket);
+            }
+            LogEvent::TimestampFound { ticket, found } => {
+                self.timestamp_found(desk, token, ticket, found);
+            }
+            LogEvent::SearchFailed { ticket } => {
+                self.search_failed(desk, token, ticket, ErrorCode::KAFKA_STORAGE_ERROR);
+            }
+            LogEvent::Truncated { .. } | LogEvent::StartMoved { .. } | LogEvent::Renamed => {}
+            LogEvent::Closed { .. } => {
+                self.refuse_waiting(desk, token);
+                let key = self.partition(token).key;
+                self.notices.push(Notice::Closed(key));
+            }
+            LogEvent::Removed => {
+                if let Some(partition) = self.partitions.remove(token) {
+                    self.notices.push(Notice::Removed(partition.key));
+                }
+            }
+            LogEvent::Failed { cause } => self.failed(desk, token, cause.to_string()),
+            LogEvent::Unreadable { sentence } => self.failed(desk, token, sentence),
+        }
+    }
+
+    fn opened(&mut self, desk: &mut Desk<'_>, token: Token) {
+        let partition = self.partition(token);
+        partition.opened();
+        let led_in = partition.led_in();
+        let (key, parked) = (partition.key, std::mem::take(&mut partition.parked));
+        if let Some(epoch) = led_in {
+            self.with_log(desk, token, |log, now, effects, _| {
+                log.assign_leader_epoch(now, epoch, effects);
+            });
+        }
+        self.notices.push(Notice::Opened(key));
+        self.host_if_led(desk, token);
+        self.ask_again(desk, parked);
+    }
+
+    fn advanced(&mut self, desk: &mut Desk<'_>, token: Token) {
+        let progress = self.partition(token).progress();
+        for (waiter, appended) in progress.done {
+            match waiter {
+                Waiter::Ask(place) => self.appended(desk, place, appended),
+                Waiter::Coordinator => {
+                    self.coordinator_appended(desk, token, Ok(progress.last_offset));
+                }
+            }
+        }
+        if progress.moved {
+            self.coordinator_advanced(token);
+            self.wake(token);
+        }
+    }
+
+    fn failed(&mut self, desk: &mut Desk<'_>, token: Token, sentence: String) {
+        self.refuse_waiting(desk, token);
+        self.wake(token);
+        let partition = self.partition(token);
+        let (key, parked) = (partition.key, std::mem::take(&mut partition.parked));
+        tracing::error!(partition = %partition.name, "the log is offline: {sentence}");
+        self.notices.push(Notice::Failed(key, sentence));
+        self.ask_again(desk, parked);
+        self.end_searches(desk, token);
+    }
+
+    fn refuse_waiting(&mut self, desk: &mut Desk<'_>, token: Token) {
+        self.refuse_from(desk, token, Offset(0));
+    }
+
+    fn refuse_from(&mut self, desk: &mut Desk<'_>, token: Token, from: Offset) {
+        for (waiter, appended) in self.partition(token).refuse_from(from) {
+            match waiter {
+                Waiter::Ask(place) => self.appended(desk, place, appended),
+                Waiter::Coordinator => {
+                    self.coordinator_appended(desk, token, Err(appended.error));
+                }
+            }
+        }
+    }
+
+    fn set_log_alarm(&mut self, token: Token) {
+        let Some(at) = self.partitions.get(token).and_then(|part| part.log.next_timer()) else {
+            return;
+        };
+        let set = self.log_alarms.get(&token);
+        if set.is_none_or(|set| at < *set) {
+            self.log_alarms.insert(token, at);
+            self.alarms.set(at, Alarm::Log(token));
+        }
+    }
+}

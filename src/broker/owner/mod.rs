@@ -1,0 +1,339 @@
+//! The partitions that this shard owns, and what is asked of them.
+//!
+//! An ask is answered at once where that is possible. An append waits for the disk; a read may
+//! have to find a position first; and whatever is asked of a partition whose log is still opening
+//! is kept and asked anew when it is open.
+
+mod append;
+mod fetch;
+mod groups;
+mod logs;
+mod offsets;
+
+pub(crate) use logs::Opening;
+
+use api::{Effects, FileEffect};
+use base::{Instant, Map, Now, Random, ShardId, Slab, Timers, Token};
+use commitlog::{LogEvent, LogStep, Ticket};
+use group::{GroupConfig, GroupReply};
+use groups::Hosts;
+use intercom::{Appended, FoundOffset, GroupAsk, LogSize, Message, PartitionKey, Reply, Request};
+use metadata::Image;
+use protocol::ErrorCode;
+
+use crate::files::Files;
+use crate::mail::Mail;
+use crate::partition::{Partition, Place};
+use crate::watches::{Taken, Watches};
+
+/// Partitions of one shard.
+const PARTITIONS_MAX: usize = 1 << 20;
+/// Asks that wait at once: bounded by the calls of the shards that ask.
+const SERVING_MAX: usize = 1 << 20;
+/// Asks that may wait for one partition to open; more are told to try again.
+const PARKED_MAX: usize = 1 << 12;
+
+/// Whom an answer goes to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asker {
+    pub(crate) shard: ShardId,
+    pub(crate) id: Token,
+}
+
+/// An ask that could not be answered at once.
+#[derive(Debug)]
+enum Serving {
+    Append {
+        asker: Asker,
+        outcomes: Vec<Option<Appended>>,
+        missing: usize,
+    },
+    Offsets {
+        asker: Asker,
+        outcomes: Vec<Option<FoundOffset>>,
+        missing: usize,
+    },
+    Group {
+        asker: Asker,
+        outcomes: Vec<Option<GroupReply>>,
+        missing: usize,
+        is_late: bool,
+    },
+    /// It is asked anew when what it waits for is there.
+    Again {
+        asker: Asker,
+        request: Request,
+    },
+}
+
+/// What is to be done for a partition at a time.
+#[derive(Clone, Copy, Debug)]
+enum Alarm {
+    /// Its log asked to be called.
+    Log(Token),
+    /// The coordinator on it asked to be called.
+    Coordinator(Token),
+    /// Records wait for the sync that the topic's `flush.ms` demands.
+    Flush(Token),
+}
+
+/// What the shard has to know of a partition's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Notice {
+    /// It is open.
+    Opened(PartitionKey),
+    /// It was closed in order.
+    Closed(PartitionKey),
+    /// It is gone with its files.
+    Removed(PartitionKey),
+    /// It cannot be used any more; the sentence says why.
+    Failed(PartitionKey, String),
+}
+
+/// What an owner works with while it handles one event.
+pub(crate) struct Desk<'a> {
+    pub(crate) now: Now,
+    pub(crate) effects: &'a mut Effects<Message>,
+    pub(crate) mail: &'a mut Mail,
+    pub(crate) files: &'a mut Files,
+    /// The newest metadata.
+    pub(crate) image: Option<&'a Image>,
+}
+
+impl Desk<'_> {
+    fn reply(&mut self, asker: Asker, body: Reply) {
+        self.mail.reply(self.effects, asker.shard, asker.id, body);
+    }
+
+    /// Answers what was answered by "later" before.
+    fn reply_late(&mut self, asker: Asker, body: Reply) {
+        let request = Request::Late { id: asker.id, body: Box::new(body) };
+        self.mail.request(self.effects, asker.shard, Token::NONE, request);
+    }
+}
+
+/// The partitions of a shard.
+#[derive(Debug)]
+pub(crate) struct Owner {
+    partitions: Slab<Partition>,
+    by_key: Map<PartitionKey, Token>,
+    serving: Slab<Serving>,
+    /// Whom a search by timestamp is for.
+    searches: Map<(Token, Ticket), Place>,
+    /// Which asks wait for a position to be found; without a ticket, for any search to end.
+    locating: Map<(Token, Option<Ticket>), Vec<Token>>,
+    watches: Watches,
+    /// Watches that have news, by who waits.
+    news: Vec<(ShardId, Token)>,
+    /// Which coordinators wait for a position to be found, as in `locating`.
+    locating_loads: Map<(Token, Option<Ticket>), ()>,
+    hosts: Hosts,
+    group_config: GroupConfig,
+    random: Random,
+    alarms: Timers<Alarm>,
+    /// When the alarm of a log is set.
+    log_alarms: Map<Token, Instant>,
+    /// Partitions that have something to write at the end of the turn.
+    touched: Vec<Token>,
+    notices: Vec<Notice>,
+    /// Scratch lists, empty between calls.
+    log_effects: Vec<FileEffect<LogStep>>,
+    log_events: Vec<LogEvent>,
+}
+
+impl Owner {
+    /// No partitions yet.
+    pub(crate) fn new(group_config: GroupConfig, random: Random) -> Self {
+        Self {
+            locating_loads: Map::default(),
+            hosts: Hosts::default(),
+            group_config,
+            random,
+            partitions: Slab::new(PARTITIONS_MAX),
+            by_key: Map::default(),
+            serving: Slab::new(SERVING_MAX),
+            searches: Map::default(),
+            locating: Map::default(),
+            watches: Watches::default(),
+            news: Vec::new(),
+            alarms: Timers::default(),
+            log_alarms: Map::default(),
+            touched: Vec::new(),
+            notices: Vec::new(),
+            log_effects: Vec::new(),
+            log_events: Vec::new(),
+        }
+    }
+}
+
+impl Owner {
+    /// Handles a request of a home shard.
+    pub(crate) fn ask(&mut self, desk: &mut Desk<'_>, asker: Asker, request: Request) {
+        if let Some(token) = self.first_opening(&request) {
+            return self.park(desk, token, asker, request);
+        }
+        match request {
+            Request::Append(ask) => self.append(desk, asker, ask),
+            Request::Fetch(ask) => self.fetch(desk, asker, ask),
+            Request::Offsets(ask) => self.offsets(desk, asker, ask),
+            Request::EpochEnds(list) => self.epoch_ends(desk, asker, &list),
+            Request::DeleteRecords(list) => self.delete_records(desk, asker, &list),
+            Request::Group(asks) => self.ask_groups(desk, asker, asks),
+            Request::LogSizes => {
+                let sizes = self.log_sizes();
+                desk.reply(asker, Reply::LogSizes(sizes));
+            }
+            Request::Quorum(_)
+            | Request::Woken(_)
+            | Request::Late { .. }
+            | Request::Checkpoints { .. } => {
+                unreachable!("a request that is for others reached the partitions")
+            }
+        }
+    }
+
+    /// Says to the home shards which of their watches have news. Called at the end of a turn.
+    pub(crate) fn take_news(&mut self) -> Vec<(ShardId, Token)> {
+        std::mem::take(&mut self.news)
+    }
+
+    /// What happened to logs since the last call.
+    pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
+        std::mem::take(&mut self.notices)
+    }
+
+    /// When this wants to be called next.
+    pub(crate) fn next_alarm(&self) -> Option<Instant> {
+        let watches = self.watches.next_at();
+        self.alarms.next_at().into_iter().chain(watches).min()
+    }
+
+    /// The partition that `key` names, or the code to answer with.
+    fn find(&self, key: PartitionKey) -> Result<Token, ErrorCode> {
+        let token = *self.by_key.get(&key).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        let partition = self.partitions.get(token).ok_or(ErrorCode::NOT_LEADER_OR_FOLLOWER)?;
+        partition.unavailable().map_or(Ok(token), Err)
+    }
+
+    /// A partition whose log lies open for use.
+    fn partition(&mut self, token: Token) -> &mut Partition {
+        self.partitions.get_mut(token).expect("a partition stays while something is done with it")
+    }
+
+    fn first_opening(&self, request: &Request) -> Option<Token> {
+        let keys: Box<dyn Iterator<Item = PartitionKey> + '_> = match request {
+            Request::Append(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
+            Request::Fetch(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
+            Request::Offsets(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
+            Request::EpochEnds(list) => Box::new(list.iter().map(|part| part.key)),
+            Request::DeleteRecords(list) => Box::new(list.iter().map(|part| part.key)),
+            Request::Group(list) => Box::new(list.iter().map(|part| part.key)),
+            Request::LogSizes
+            | Request::Quorum(_)
+            | Request::Woken(_)
+            | Request::Late { .. }
+            | Request::Checkpoints { .. } => return None,
+        };
+        keys.filter_map(|key| self.by_key.get(&key).copied())
+            .find(|token| self.partitions.get(*token).is_some_and(Partition::is_opening))
+    }
+
+    /// Keeps an ask until the partition is open.
+    fn park(&mut self, desk: &mut Desk<'_>, token: Token, asker: Asker, request: Request) {
+        if self.partition(token).parked.len() >= PARKED_MAX {
+            return desk.reply(asker, refuse_all(&request, ErrorCode::NOT_LEADER_OR_FOLLOWER));
+        }
+        match self.serving.insert(Serving::Again { asker, request }) {
+            Ok(serving) => self.partition(token).parked.push(serving),
+            Err(Serving::Again { asker, request }) => {
+                desk.reply(asker, refuse_all(&request, ErrorCode::NOT_LEADER_OR_FOLLOWER));
+            }
+            Err(_) => unreachable!("a slab gives back what it was given"),
+        }
+    }
+
+    /// Asks anew what waited.
+    fn ask_again(&mut self, desk: &mut Desk<'_>, parked: Vec<Token>) {
+        for token in parked {
+            match self.serving.remove(token) {
+                Some(Serving::Again { asker, request }) => self.ask(desk, asker, request),
+                other => unreachable!("{other:?} waits for nothing to be asked anew"),
+            }
+        }
+    }
+
+    /// Tells everyone who watches the partition.
+    fn wake(&mut self, token: Token) {
+        for watch in std::mem::take(&mut self.partition(token).watches) {
+            if let Some(taken) = self.watches.take(watch) {
+                self.news.push((taken.home, taken.id));
+                self.unwatch(&taken);
+            }
+        }
+    }
+
+    fn unwatch(&mut self, taken: &Taken) {
+        for token in &taken.partitions {
+            if let Some(partition) = self.partitions.get_mut(*token) {
+                partition.watches.remove(&taken.token);
+            }
+        }
+    }
+
+    /// How many logs each of the node's directories holds of this shard.
+    pub(crate) fn logs_per_directory(&self, directories: usize) -> Vec<usize> {
+        let mut counts = vec![0; directories];
+        for (_, partition) in self.partitions.iter() {
+            if let Some(count) = counts.get_mut(usize::from(partition.directory)) {
+                *count += 1;
+            }
+        }
+        counts
+    }
+
+    fn log_sizes(&self) -> Vec<LogSize> {
+        let size = |(_, partition): (Token, &Partition)| LogSize {
+            key: partition.key,
+            directory: partition.directory,
+            size_bytes: partition.log.size_bytes(),
+        };
+        self.partitions.iter().map(size).collect()
+    }
+}
+
+/// The answer to an ask none of whose partitions can be asked.
+fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
+    use intercom::{AppendAnswer, Deleted, EpochEnd, FetchAnswer, Fetched, OffsetsAnswer};
+    match request {
+        Request::Append(ask) => {
+            let refused = || Appended::refused(error, None);
+            let partitions = ask.partitions.iter().map(|_| refused()).collect();
+            Reply::Append(AppendAnswer { partitions })
+        }
+        Request::Fetch(ask) => {
+            let partitions = ask.partitions.iter().map(|_| Fetched::refused(error)).collect();
+            Reply::Fetch(FetchAnswer { partitions, watching: false })
+        }
+        Request::Offsets(ask) => {
+            let partitions = ask.partitions.iter().map(|_| FoundOffset::refused(error)).collect();
+            Reply::Offsets(OffsetsAnswer { partitions })
+        }
+        Request::EpochEnds(list) => {
+            Reply::EpochEnds(list.iter().map(|_| EpochEnd::refused(error)).collect())
+        }
+        Request::DeleteRecords(list) => {
+            Reply::DeleteRecords(list.iter().map(|_| Deleted::refused(error)).collect())
+        }
+        Request::Group(list) => {
+            let refused = |ask: &GroupAsk| ask.call.refuse(ErrorCode::NOT_COORDINATOR);
+            Reply::Group(list.iter().map(refused).collect())
+        }
+        Request::LogSizes
+        | Request::Quorum(_)
+        | Request::Woken(_)
+        | Request::Late { .. }
+        | Request::Checkpoints { .. } => {
+            unreachable!("this ask waits for no partition")
+        }
+    }
+}

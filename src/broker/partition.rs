@@ -1,0 +1,358 @@
+//! One partition that this shard owns: its log, its high watermark, and who waits for either.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use base::{Duration, LeaderEpoch, Now, Offset, Token, TopicPartition};
+use bytes::Bytes;
+use commitlog::{AppendBatch, AppendError, Durability, Log, LogState};
+use intercom::{Appended, PartitionKey};
+use protocol::ErrorCode;
+use records::{Batch, BatchError, MaxTimestamp, Stamp, TimestampType};
+
+use crate::rules::TopicRules;
+
+/// Bytes that a partition may have written and not synced before a sync is asked for, whatever
+/// the topic's flush policy says: the kernel's own writeback, left to itself, stalls a writer.
+const DIRTY_BYTES_SYNC: u64 = 64 << 20;
+
+/// Who waits for an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiter {
+    /// An ask of a home shard.
+    Ask(Place),
+    /// The coordinator that is hosted on the partition.
+    Coordinator,
+}
+
+/// An append that was accepted and waits to be as durable as its topic demands.
+#[derive(Debug)]
+struct Waiting {
+    /// The offset of its first record.
+    base_offset: Offset,
+    durability: Durability,
+    /// The offset behind its last record: the high watermark when it is done.
+    end_offset: Offset,
+    waiter: Waiter,
+    log_append_time_ms: i64,
+}
+
+/// Where the result of an append belongs: an ask, and which of its partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) ask: Token,
+    pub(crate) index: usize,
+}
+
+/// One partition.
+#[derive(Debug)]
+pub(crate) struct Partition {
+    pub(crate) key: PartitionKey,
+    pub(crate) name: TopicPartition,
+    /// In which of the node's log directories, by index.
+    pub(crate) directory: u16,
+    pub(crate) log: Log,
+    rules: Arc<TopicRules>,
+    /// Whether this node leads it.
+    leads: bool,
+    leader_epoch: LeaderEpoch,
+    high_watermark: Offset,
+    waiting: VecDeque<Waiting>,
+    /// Records that were appended since a sync was last demanded by `flush.messages`.
+    unflushed_records: i64,
+    /// Bytes that were appended since a sync was last asked for.
+    dirty_bytes: u64,
+    /// Whether a sync by `flush.ms` is on its way.
+    flush_timer: bool,
+    /// Fetches that want to be told of news.
+    pub(crate) watches: BTreeSet<Token>,
+    /// Asks that came while the log was still opening.
+    pub(crate) parked: Vec<Token>,
+}
+
+/// What became of the offsets when the log had news.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// Appends that are done.
+    pub(crate) done: Vec<(Waiter, Appended)>,
+    /// The offset of the last record that is done.
+    pub(crate) last_offset: Offset,
+    /// Whether the high watermark moved.
+    pub(crate) moved: bool,
+}
+
+impl Partition {
+    /// A partition whose log is opening.
+    pub(crate) fn new(
+        key: PartitionKey,
+        name: TopicPartition,
+        directory: u16,
+        log: Log,
+        rules: Arc<TopicRules>,
+    ) -> Self {
+        Self {
+            key,
+            name,
+            directory,
+            log,
+            rules,
+            leads: false,
+            leader_epoch: LeaderEpoch::NONE,
+            high_watermark: Offset(0),
+            waiting: VecDeque::new(),
+            unflushed_records: 0,
+            dirty_bytes: 0,
+            flush_timer: false,
+            watches: BTreeSet::new(),
+            parked: Vec::new(),
+        }
+    }
+
+    /// Offsets below it can be read.
+    pub(crate) fn high_watermark(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// Offsets below it belong to decided transactions. No producer can open one yet, so that it
+    /// is the high watermark.
+    pub(crate) fn last_stable_offset(&self) -> Offset {
+        self.high_watermark
+    }
+
+    /// The newest epoch of its leaders.
+    pub(crate) fn leader_epoch(&self) -> LeaderEpoch {
+        self.leader_epoch
+    }
+
+    /// The epoch in which this node leads it, if it does.
+    pub(crate) fn led_in(&self) -> Option<LeaderEpoch> {
+        self.leads.then_some(self.leader_epoch)
+    }
+
+    /// The same partition, led by this node or not.
+    pub(crate) fn led(mut self, leads: bool, leader_epoch: LeaderEpoch) -> Self {
+        self.set_leader(leads, leader_epoch);
+        self
+    }
+
+    /// Who leads it has changed.
+    pub(crate) fn set_leader(&mut self, leads: bool, leader_epoch: LeaderEpoch) {
+        self.leads = leads;
+        self.leader_epoch = leader_epoch;
+    }
+
+    /// The rules of its topic have changed.
+    pub(crate) fn set_rules(&mut self, rules: Arc<TopicRules>) {
+        self.log.set_config(rules.log.clone());
+        self.rules = rules;
+    }
+
+    /// The log is open: what it has was acknowledged, or may have been, and can be read.
+    pub(crate) fn opened(&mut self) {
+        self.high_watermark = self.log.written_end_offset();
+    }
+
+    /// Whether the client's idea of who leads is this one; the code to answer with if not.
+    pub(crate) fn check_leader_epoch(&self, known: LeaderEpoch) -> Result<(), ErrorCode> {
+        if known == LeaderEpoch::NONE || known == self.leader_epoch {
+            return Ok(());
+        }
+        let older = known < self.leader_epoch;
+        Err(if older { ErrorCode::FENCED_LEADER_EPOCH } else { ErrorCode::UNKNOWN_LEADER_EPOCH })
+    }
+
+    /// Checks the one batch of a Produce request and appends it. What is refused is answered at
+    /// once; what is accepted is answered by [`Partition::progress`].
+    pub(crate) fn append(
+        &mut self,
+        now: Now,
+        records: &Bytes,
+        place: Place,
+    ) -> Result<(), Box<Appended>> {
+        let checked = self.check(now, records).map_err(|error| Box::new(refusal(&error)))?;
+        let (batch, max_timestamp) = checked;
+        self.append_checked(now, &batch, max_timestamp, Waiter::Ask(place))
+            .map_err(|error| Box::new(self.not_appended(&error)))
+    }
+
+    /// Appends a batch that this shard has built itself.
+    pub(crate) fn append_own(
+        &mut self,
+        now: Now,
+        batch: &Bytes,
+        waiter: Waiter,
+    ) -> Result<(), ErrorCode> {
+        let batch = Batch::read(batch).ok().flatten().expect("it was built by this shard");
+        self.append_checked(now, &batch, MaxTimestamp::Keep, waiter)
+            .map_err(|error| self.not_appended(&error).error)
+    }
+
+    fn append_checked(
+        &mut self,
+        now: Now,
+        batch: &Batch,
+        max_timestamp: MaxTimestamp,
+        waiter: Waiter,
+    ) -> Result<(), AppendError> {
+        let base_offset = self.log.end_offset();
+        let stamp = Stamp { base_offset, leader_epoch: self.leader_epoch, max_timestamp };
+        let header = batch.stamp(&stamp);
+        let batches = vec![AppendBatch { header, records: batch.record_bytes() }];
+        let info = self.log.append(now, batches)?;
+        let end_offset = info.last_offset.plus(1);
+        self.unflushed_records += end_offset.0 - base_offset.0;
+        self.dirty_bytes += batch.size() as u64;
+        let durability = if self.unflushed_records >= self.rules.flush_messages {
+            Durability::Synced(end_offset)
+        } else {
+            Durability::Written(end_offset)
+        };
+        let log_append_time_ms = match max_timestamp {
+            MaxTimestamp::LogAppendTime(time) => time,
+            MaxTimestamp::CreateTime(_) | MaxTimestamp::Keep => -1,
+        };
+        self.waiting.push_back(Waiting {
+            base_offset,
+            durability,
+            end_offset,
+            waiter,
+            log_append_time_ms,
+        });
+        Ok(())
+    }
+
+    /// Whether the log should be synced now that the turn's batches are being written.
+    pub(crate) fn wants_sync(&mut self) -> bool {
+        let demanded = self.unflushed_records >= self.rules.flush_messages;
+        let dirty = self.dirty_bytes >= DIRTY_BYTES_SYNC;
+        if demanded {
+            self.unflushed_records = 0;
+        }
+        if demanded || dirty {
+            self.dirty_bytes = 0;
+        }
+        demanded || dirty
+    }
+
+    /// When to call [`Partition::flushed_by_time`] and sync, if records wait for nothing but the
+    /// topic's `flush.ms` and no such time is set yet.
+    pub(crate) fn starts_flush_timer(&mut self) -> Option<Duration> {
+        let flush_after = self.rules.flush_after?;
+        if self.unflushed_records == 0 || self.flush_timer {
+            return None;
+        }
+        self.flush_timer = true;
+        Some(flush_after)
+    }
+
+    /// The time that `flush.ms` gives has passed: the caller syncs the log.
+    pub(crate) fn flushed_by_time(&mut self) {
+        self.flush_timer = false;
+        self.unflushed_records = 0;
+        self.dirty_bytes = 0;
+    }
+
+    /// The log has written or synced more: whose appends are done, and whether there is news for
+    /// those who read.
+    pub(crate) fn progress(&mut self) -> Progress {
+        let mut progress = Progress::default();
+        let log_start_offset = self.log.log_start_offset();
+        while let Some(waiting) = self.waiting.front() {
+            if !self.log.has_reached(waiting.durability) {
+                break;
+            }
+            let waiting = self.waiting.pop_front().expect("there is a front");
+            self.high_watermark = waiting.end_offset;
+            progress.moved = true;
+            let appended = Appended {
+                error: ErrorCode::NONE,
+                message: None,
+                base_offset: waiting.base_offset,
+                log_append_time_ms: waiting.log_append_time_ms,
+                log_start_offset,
+                record_errors: Vec::new(),
+            };
+            progress.last_offset = Offset(waiting.end_offset.0 - 1);
+            progress.done.push((waiting.waiter, appended));
+        }
+        progress
+    }
+
+    /// Takes back the appends from `from` on: they were not written. Kafka answers
+    /// `KAFKA_STORAGE_ERROR` for every fault of the disk.
+    pub(crate) fn refuse_from(&mut self, from: Offset) -> Vec<(Waiter, Appended)> {
+        let keep = self.waiting.iter().take_while(|waiting| waiting.base_offset < from).count();
+        let refused = self.waiting.drain(keep..);
+        refused.map(|waiting| (waiting.waiter, storage_error())).collect()
+    }
+
+    fn check(&self, now: Now, records: &Bytes) -> Result<(Batch, MaxTimestamp), BatchError> {
+        let rules = self.rules.produce(now.wall_ms);
+        // Zstandard is refused below version 7 of Produce where the request is decoded.
+        let batch = records::single_batch(records, true)?;
+        batch.check_produced(&rules)?;
+        let checked = batch.check_records(&rules)?.finish()?;
+        let wanted = self.rules.compression;
+        let recompress = wanted.filter(|wanted| batch.header().codec() != Ok(wanted.codec()));
+        let max_timestamp = match rules.timestamp_type {
+            TimestampType::CreateTime => MaxTimestamp::CreateTime(checked.max_timestamp),
+            TimestampType::LogAppendTime => MaxTimestamp::LogAppendTime(now.wall_ms),
+        };
+        if recompress.is_none() && checked.offsets_contiguous {
+            return Ok((batch, max_timestamp));
+        }
+        let compression = recompress.unwrap_or_else(|| self.rules.same_compression(&batch));
+        let largest = rules.batch_bytes_max;
+        let record_max = rules.decompressed_record_bytes_max;
+        let rebuilt = records::rebuild(&batch, compression, record_max, largest)?;
+        Ok((rebuilt, max_timestamp))
+    }
+
+    fn not_appended(&self, error: &AppendError) -> Appended {
+        match error {
+            AppendError::TooLarge { .. } => Appended::refused(
+                ErrorCode::RECORD_LIST_TOO_LARGE,
+                Some(format!(
+                    "the batch is larger than a segment of {} may be (segment.bytes)",
+                    self.name
+                )),
+            ),
+            AppendError::Busy => Appended::refused(ErrorCode::NOT_LEADER_OR_FOLLOWER, None),
+            AppendError::NotOpen => storage_error(),
+        }
+    }
+
+    /// Why nothing can be asked of this partition now, if so.
+    pub(crate) fn unavailable(&self) -> Option<ErrorCode> {
+        match self.log.state() {
+            LogState::Open | LogState::Opening if self.leads => None,
+            LogState::Open | LogState::Opening => Some(ErrorCode::NOT_LEADER_OR_FOLLOWER),
+            LogState::Failed => Some(ErrorCode::KAFKA_STORAGE_ERROR),
+            LogState::Closing | LogState::Closed | LogState::Removing => {
+                Some(ErrorCode::NOT_LEADER_OR_FOLLOWER)
+            }
+        }
+    }
+
+    /// Whether its log is still opening.
+    pub(crate) fn is_opening(&self) -> bool {
+        self.log.state() == LogState::Opening
+    }
+}
+
+fn storage_error() -> Appended {
+    Appended::refused(ErrorCode::KAFKA_STORAGE_ERROR, None)
+}
+
+fn refusal(error: &BatchError) -> Appended {
+    let code = ErrorCode(error.code());
+    let record_errors = match error {
+        BatchError::Rejected(errors) => errors
+            .first
+            .iter()
+            .map(|error| (i32::try_from(error.index).unwrap_or(i32::MAX), error.why.to_string()))
+            .collect(),
+        _ => Vec::new(),
+    };
+    Appended { record_errors, ..Appended::refused(code, Some(error.to_string())) }
+}

@@ -1,0 +1,66 @@
+//! What a data shard is told when it is made.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::{NodeId, ShardId, Uuid};
+use config::BrokerConfig;
+use metadata::SecurityProtocol;
+
+/// One of the node's log directories.
+#[derive(Clone, Debug)]
+pub struct LogDirectorySetup {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its id, from its `meta.properties`.
+    pub id: Uuid,
+}
+
+/// A listener that clients connect to.
+#[derive(Clone, Debug)]
+pub struct ListenerSetup {
+    /// Its name, as in `listeners`.
+    pub name: Arc<str>,
+    /// Where to listen; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// The host that clients are told.
+    pub advertised_host: Arc<str>,
+    /// The port that clients are told; none for the one that is listened at.
+    pub advertised_port: Option<u16>,
+    /// Its security protocol.
+    pub security_protocol: SecurityProtocol,
+}
+
+/// What a data shard is told when it is made.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Which of the node's machines it is. Data shards are `0..data_shards`.
+    pub shard: ShardId,
+    /// How many data shards the node has.
+    pub data_shards: u16,
+    /// The quorum shard.
+    pub quorum: ShardId,
+    /// Slots of a lane between two machines.
+    pub lane_slots: u32,
+    /// The node.
+    pub node: NodeId,
+    /// Its cluster.
+    pub cluster_id: Arc<str>,
+    /// Its configuration.
+    pub config: Arc<BrokerConfig>,
+    /// Its log directories, in the order of `log.dirs`.
+    pub log_directories: Arc<[LogDirectorySetup]>,
+    /// The listeners for clients. The first data shard opens them; the others know their names.
+    pub listeners: Arc<[ListenerSetup]>,
+}
+
+impl Setup {
+    /// The data shard that accepts connections and keeps the log directories' own files.
+    pub const KEEPER: ShardId = ShardId(0);
+
+    /// Whether this shard is that one.
+    pub fn is_keeper(&self) -> bool {
+        self.shard == Self::KEEPER
+    }
+}

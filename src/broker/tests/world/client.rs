@@ -1,0 +1,280 @@
+//! A world with one node and a client that asks one thing at a time, or several.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use base::{Duration, Instant, NodeId, Random, ShardId, Uuid};
+use broker::{ListenerSetup, LogDirectorySetup, Setup, Shard};
+use bytes::{Buf, Bytes, BytesMut};
+use config::BrokerConfig;
+use fakeworld::{
+    ClientSocket, Crash, Exit, FaultPlan, Seat, World as Fake, WorldEvent, WorldOptions,
+};
+use intercom::Message;
+use metadata::SecurityProtocol;
+use protocol::create_topics_request::CreatableTopic;
+use protocol::fetch_request::{FetchPartition, FetchTopic};
+use protocol::fetch_response::PartitionData;
+use protocol::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use protocol::metadata_request::MetadataRequestTopic;
+use protocol::produce_request::{PartitionProduceData, TopicProduceData};
+use protocol::{
+    CreateTopicsRequest, FetchRequest, ListOffsetsRequest, Message as _, ProduceRequest, Reader,
+    Records, Request, ResponseHeader, encode_request,
+};
+use records::Batches;
+
+use crate::script::{Cluster, Script};
+
+const PORT: u16 = 9092;
+const SLOTS: u32 = 16;
+const DIRECTORY: &str = "/data";
+
+pub(crate) struct World {
+    fake: Fake<Message>,
+    node: fakeworld::NodeId,
+    cluster: Cluster,
+    shards: u16,
+    seed: u64,
+    starts: u64,
+}
+
+/// A request that was sent on a connection of its own.
+pub(crate) struct Begun(ClientSocket);
+
+impl World {
+    pub(crate) fn new(seed: u64, shards: u16, faults: FaultPlan) -> Self {
+        let options = WorldOptions {
+            seed,
+            faults,
+            planted: None,
+            lane_slots: SLOTS as usize,
+            trace_lines: 100,
+        };
+        let mut fake = Fake::new(options);
+        let node = fake.add_node();
+        fake.disk(node).install_directory(&PathBuf::from(DIRECTORY));
+        let cluster = Cluster::default();
+        let mut world = Self { fake, node, cluster, shards, seed, starts: 0 };
+        world.start();
+        world
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.fake.now()
+    }
+
+    pub(crate) fn files(&mut self) -> Vec<PathBuf> {
+        self.fake.disk(self.node).files()
+    }
+
+    pub(crate) fn start(&mut self) {
+        self.starts += 1;
+        let random = Random::new(self.seed ^ self.starts << 32);
+        let mut seats = Vec::new();
+        for shard in 0..self.shards {
+            let machine = Shard::new(setup(shard, self.shards), random.fork(&shard.to_string()));
+            seats.push(Seat { core: usize::from(shard), machine: Box::new(machine) as Box<_> });
+        }
+        let script = Script::new(self.shards, Arc::clone(&self.cluster), random.fork("quorum"));
+        seats.push(Seat { core: 0, machine: Box::new(script) });
+        self.fake.start(self.node, seats);
+    }
+
+    pub(crate) fn restart(&mut self, crash: Crash) {
+        self.fake.crash(self.node, crash);
+        self.await_exit(&Exit::Crashed(crash));
+        self.start();
+    }
+
+    pub(crate) fn stop(&mut self) {
+        self.fake.stop(self.node);
+        self.await_exit(&Exit::Stopped);
+    }
+
+    fn await_exit(&mut self, expected: &Exit) {
+        let until = self.now() + Duration::from_secs(60);
+        while let Some(event) = self.fake.next_event(until) {
+            if let WorldEvent::Exited(_, exit) = event {
+                assert_eq!(exit, *expected);
+                return;
+            }
+        }
+        panic!("the node does not end");
+    }
+
+    pub(crate) fn create_topic(&mut self, name: &str, num_partitions: i32) {
+        let topic = CreatableTopic {
+            name: name.into(),
+            num_partitions,
+            replication_factor: 1,
+            ..Default::default()
+        };
+        let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
+        self.call::<CreateTopicsRequest>(7, &request);
+    }
+
+    pub(crate) fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {
+        let begun = self.begin(version, request);
+        self.end::<R>(version, begun)
+    }
+
+    /// Sends a request on a connection of its own; a connection that is refused is tried again.
+    pub(crate) fn begin<R: Request>(&mut self, version: i16, request: &R) -> Begun {
+        let frame = encode_request(7, None, version, request).expect("the version carries it");
+        let frame = frame.into_bytes();
+        let until = self.now() + Duration::from_secs(120);
+        let mut socket = self.fake.connect(self.node, PORT);
+        loop {
+            match self.fake.next_event(until) {
+                Some(WorldEvent::Connected(connected)) if connected == socket => break,
+                Some(WorldEvent::Closed(closed, _)) if closed == socket => {
+                    self.pause();
+                    socket = self.fake.connect(self.node, PORT);
+                }
+                Some(_) => {}
+                None => panic!("no connection, seed {}", self.seed),
+            }
+        }
+        self.fake.send(socket, frame);
+        Begun(socket)
+    }
+
+    /// The answer to a request.
+    pub(crate) fn end<R: Request>(&mut self, version: i16, begun: Begun) -> R::Response {
+        let until = self.now() + Duration::from_secs(300);
+        let mut received = BytesMut::new();
+        loop {
+            match self.fake.next_event(until) {
+                Some(WorldEvent::Received(socket, bytes)) if socket == begun.0 => {
+                    received.extend_from_slice(&bytes);
+                    if let Some(response) = response::<R>(version, &received) {
+                        self.fake.close(socket, false);
+                        return response;
+                    }
+                }
+                Some(WorldEvent::Closed(socket, why)) if socket == begun.0 => {
+                    panic!("closed instead of answered: {why:?}, seed {}", self.seed);
+                }
+                Some(_) => {}
+                None => {
+                    let trace: Vec<&str> = self.fake.trace().lines().collect();
+                    panic!("no answer, seed {}:\n{}", self.seed, trace.join("\n"));
+                }
+            }
+        }
+    }
+
+    fn pause(&mut self) {
+        let until = self.now() + Duration::from_millis(20);
+        self.fake.wake_at(until, 0);
+        while let Some(event) = self.fake.next_event(until) {
+            if matches!(event, WorldEvent::Timer(_)) {
+                return;
+            }
+        }
+    }
+}
+
+fn response<R: Request>(version: i16, received: &BytesMut) -> Option<R::Response> {
+    let mut frame = Bytes::copy_from_slice(received);
+    if frame.len() < 4 {
+        return None;
+    }
+    let length = usize::try_from(frame.get_i32()).expect("positive");
+    if frame.len() < length {
+        return None;
+    }
+    let mut reader = Reader::new(frame.split_to(length));
+    let header_version = R::API_KEY.response_header_version(version);
+    let header = ResponseHeader::decode(&mut reader, header_version).expect("a header");
+    assert_eq!(header.correlation_id, 7);
+    Some(R::Response::decode(&mut reader, version).expect("a response"))
+}
+
+fn setup(shard: u16, data_shards: u16) -> Setup {
+    let text = format!(
+        "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n\
+         listeners=PLAINTEXT://127.0.0.1:{PORT},C://127.0.0.1:9093\n\
+         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT\n\
+         controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={DIRECTORY}\n"
+    );
+    let address = Fake::<Message>::address(fakeworld::NodeId::default(), PORT);
+    Setup {
+        shard: ShardId(shard),
+        data_shards,
+        quorum: ShardId(data_shards),
+        lane_slots: SLOTS,
+        node: NodeId(1),
+        cluster_id: "test-cluster".into(),
+        config: Arc::new(BrokerConfig::parse(text.as_bytes()).expect("valid")),
+        log_directories: vec![LogDirectorySetup { path: DIRECTORY.into(), id: Uuid([9; 16]) }]
+            .into(),
+        listeners: vec![ListenerSetup {
+            name: "PLAINTEXT".into(),
+            address,
+            advertised_host: "127.0.0.1".into(),
+            advertised_port: None,
+            security_protocol: SecurityProtocol::PLAINTEXT,
+        }]
+        .into(),
+    }
+}
+
+pub(crate) fn named(topic: &str) -> MetadataRequestTopic {
+    MetadataRequestTopic { name: Some(topic.into()), ..Default::default() }
+}
+
+pub(crate) fn produce(topic: &str, index: i32, batch: Bytes) -> ProduceRequest {
+    let records = Some(Records::Bytes(batch));
+    let partition = PartitionProduceData { index, records, ..Default::default() };
+    let topic = TopicProduceData {
+        name: topic.into(),
+        partition_data: vec![partition],
+        ..Default::default()
+    };
+    ProduceRequest { acks: -1, timeout_ms: 1_000, topic_data: vec![topic], ..Default::default() }
+}
+
+pub(crate) fn fetch(topic: &str, partition: i32, offset: i64, max_wait_ms: i32) -> FetchRequest {
+    let partition = FetchPartition {
+        partition,
+        fetch_offset: offset,
+        partition_max_bytes: 1 << 20,
+        ..Default::default()
+    };
+    let topic =
+        FetchTopic { topic: topic.into(), partitions: vec![partition], ..Default::default() };
+    FetchRequest {
+        max_wait_ms,
+        min_bytes: 1,
+        session_epoch: -1,
+        topics: vec![topic],
+        ..Default::default()
+    }
+}
+
+pub(crate) fn list_offsets(topic: &str, partition: i32, timestamp: i64) -> ListOffsetsRequest {
+    let partition =
+        ListOffsetsPartition { partition_index: partition, timestamp, ..Default::default() };
+    let topic =
+        ListOffsetsTopic { name: topic.into(), partitions: vec![partition], ..Default::default() };
+    ListOffsetsRequest { replica_id: -1, topics: vec![topic], ..Default::default() }
+}
+
+/// The values of the records in a fetched partition.
+pub(crate) fn values(partition: &PartitionData) -> Vec<String> {
+    let Some(Records::Bytes(bytes)) = &partition.records else { return Vec::new() };
+    let mut values = Vec::new();
+    for batch in Batches::new(bytes.clone()) {
+        let batch = batch.expect("a batch");
+        batch.check_crc().expect("its checksum");
+        let mut records = batch.records(1 << 20).expect("readable");
+        while let Some(record) = records.next_record().expect("a record") {
+            if record.offset.0 >= 0 {
+                values.push(String::from_utf8_lossy(record.value.unwrap_or_default()).into_owned());
+            }
+        }
+    }
+    values
+}

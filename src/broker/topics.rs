@@ -1,0 +1,42 @@
+//! Names of topics, and the topics that the broker itself keeps something in.
+
+/// Committed offsets and groups.
+pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
+/// Transactions.
+pub(crate) const TRANSACTIONS_TOPIC: &str = "__transaction_state";
+/// Share groups.
+pub(crate) const SHARE_TOPIC: &str = "__share_group_state";
+
+/// The longest name of a topic, in bytes (`Topic.MAX_NAME_LENGTH`): the folder of a partition has
+/// to fit a file name with its suffixes.
+const NAME_BYTES_MAX: usize = 249;
+
+/// Whether the topic is the broker's own (`Topic.isInternal`).
+pub(crate) fn is_internal(name: &str) -> bool {
+    [OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_TOPIC].contains(&name)
+}
+
+/// Whether a topic may have this name (`Topic.isValid`).
+pub(crate) fn is_valid_name(name: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
+    let length = 1..=NAME_BYTES_MAX;
+    length.contains(&name.len()) && name.bytes().all(plain) && name != "." && name != ".."
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kafkas() {
+        let longest = "a".repeat(NAME_BYTES_MAX);
+        for valid in ["a", "a.b_c-9", "...", longest.as_str()] {
+            assert!(is_valid_name(valid), "{valid}");
+        }
+        let too_long = "a".repeat(NAME_BYTES_MAX + 1);
+        for invalid in ["", ".", "..", "a b", "a/b", "ä", too_long.as_str()] {
+            assert!(!is_valid_name(invalid), "{invalid}");
+        }
+        assert!(is_internal("__consumer_offsets") && !is_internal("orders"));
+    }
+}

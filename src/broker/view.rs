@@ -1,0 +1,237 @@
+//! From the metadata image to the partitions of this shard.
+
+use std::sync::Arc;
+
+use base::{PartitionIndex, TopicPartition, Uuid};
+use commitlog::Checkpoints;
+use config::{Pairs, TopicConfig};
+use intercom::{PartitionKey, Published};
+use metadata::{Image, Partition, Resource, ResourceType, Topic, TopicChange};
+
+use protocol::Str;
+use protocol::create_topics_request::{CreatableTopic, CreatableTopicConfig};
+
+use crate::owner::Opening;
+use crate::rules::TopicRules;
+use crate::shard::{Io, Shard};
+use crate::topics;
+
+impl Shard {
+    /// The quorum shard has newer metadata.
+    pub(crate) fn published(&mut self, io: &mut Io<'_>, published: Published) {
+        let old = self.view.replace(published).map(|view| view.image);
+        match old {
+            None => self.begin_when_loaded(io),
+            Some(old) if self.has_begun() => self.apply_changes(io, &old),
+            Some(_) => {}
+        }
+        self.view_changed(io);
+    }
+
+    /// Opens the log of every partition that this shard owns.
+    pub(crate) fn open_all_partitions(&mut self, io: &mut Io<'_>) {
+        let Some(view) = self.view.clone() else { return };
+        self.read_layers(&view.image);
+        for topic in view.image.topics().values() {
+            self.take_in_topic(io, &view, topic);
+        }
+        // From now on every log is new.
+        self.life.forget_logs();
+    }
+
+    /// A topic as the broker makes one that a client asks for, or that it needs itself
+    /// (`AutoTopicCreationManager`).
+    pub(crate) fn new_topic(&self, name: &str) -> CreatableTopic {
+        let simple = &self.layers.current().simple;
+        if name != topics::OFFSETS_TOPIC {
+            return CreatableTopic {
+                name: name.into(),
+                num_partitions: -1,
+                replication_factor: -1,
+                ..Default::default()
+            };
+        }
+        let segment_bytes = simple.offsets_topic_segment_bytes.to_string();
+        let configs = [
+            ("cleanup.policy", "compact"),
+            ("compression.type", "producer"),
+            ("segment.bytes", segment_bytes.as_str()),
+        ];
+        let config = |(name, value): (&str, &str)| CreatableTopicConfig {
+            name: name.into(),
+            value: Some(value.into()),
+            ..Default::default()
+        };
+        CreatableTopic {
+            name: name.into(),
+            num_partitions: simple.offsets_topic_num_partitions,
+            replication_factor: simple.offsets_topic_replication_factor,
+            configs: configs.into_iter().map(config).collect(),
+            ..Default::default()
+        }
+    }
+
+    fn apply_changes(&mut self, io: &mut Io<'_>, old: &Image) {
+        if self.is_stopping() {
+            return;
+        }
+        let Some(view) = self.view.clone() else { return };
+        for change in view.image.topics_changed_since(old) {
+            match change {
+                TopicChange::Added(topic) => self.take_in_topic(io, &view, &topic),
+                TopicChange::Removed(topic) => self.delete_topic(io, &topic),
+                TopicChange::Changed { new, .. } => {
+                    self.take_in_topic(io, &view, &new);
+                    self.set_leaders(io, &new);
+                }
+            }
+        }
+        for resource in view.image.configs_changed_since(old) {
+            match resource.resource_type {
+                ResourceType::Topic => self.change_rules(&view.image, &resource.name),
+                ResourceType::Broker => self.change_broker(&view.image),
+                _ => {}
+            }
+        }
+    }
+
+    /// Takes in those of the topic's partitions that this shard owns and does not have yet.
+    fn take_in_topic(&mut self, io: &mut Io<'_>, view: &Published, topic: &Topic) {
+        let mut rules = None;
+        for (index, partition) in topic.partitions.iter() {
+            let key = PartitionKey { topic: topic.id, partition: *index };
+            let mine = view.placement.owner(key) == Some(self.setup.shard);
+            if !mine || !partition.has_replica(self.setup.node) || self.owner.has(key) {
+                continue;
+            }
+            let rules = rules.get_or_insert_with(|| self.rules_of(&view.image, &topic.name));
+            let rules = Arc::clone(rules);
+            let opening = self.opening(key, &topic.name, partition, rules);
+            self.with_owner(io, |owner, desk| owner.take_in(desk, opening));
+        }
+    }
+
+    fn opening(
+        &self,
+        key: PartitionKey,
+        topic: &Arc<str>,
+        partition: &Partition,
+        rules: Arc<TopicRules>,
+    ) -> Opening {
+        let name = TopicPartition { topic: Arc::clone(topic), partition: key.partition };
+        let (directory, found) = self.find_log(&name).unwrap_or_else(|| {
+            (self.directory_for_new_log(partition.directory_of(self.setup.node)), None)
+        });
+        let path = self.setup.log_directories[usize::from(directory)].path.join(name.to_string());
+        Opening {
+            key,
+            name,
+            directory,
+            path,
+            rules,
+            leads: partition.leader == self.setup.node,
+            leader_epoch: partition.leader_epoch,
+            found,
+        }
+    }
+
+    /// Where the log of a partition was when the node started.
+    fn find_log(&self, name: &TopicPartition) -> Option<(u16, Option<Checkpoints>)> {
+        let directories = self.life.found()?;
+        for (index, directory) in directories.iter().enumerate() {
+            let Some(log) = directory.logs.get(name) else { continue };
+            let checkpoints = Checkpoints {
+                clean_shutdown: directory.clean_shutdown.is_some(),
+                recovery_point: log.recovery_point,
+                log_start_offset: log.log_start_offset,
+            };
+            return Some((u16::try_from(index).expect("directories are few"), Some(checkpoints)));
+        }
+        None
+    }
+
+    /// The directory that the controller assigned, or the one with the fewest logs.
+    fn directory_for_new_log(&self, assigned: Option<Uuid>) -> u16 {
+        let directories = self.setup.log_directories.iter();
+        let by_id = directories.clone().position(|directory| Some(directory.id) == assigned);
+        let counts = self.owner.logs_per_directory(directories.len());
+        let fewest = counts.iter().enumerate().min_by_key(|(_, count)| **count);
+        let index = by_id.or(fewest.map(|(index, _)| index)).unwrap_or(0);
+        u16::try_from(index).expect("directories are few")
+    }
+
+    fn delete_topic(&mut self, io: &mut Io<'_>, topic: &Topic) {
+        let name = Str::from(&*topic.name);
+        let partitions = topic.partitions.keys().map(|index| (name.clone(), index.0));
+        let partitions: Vec<(Str, i32)> = partitions.collect();
+        self.with_owner(io, |owner, desk| owner.forget_offsets(desk, &partitions));
+        for (index, _) in topic.partitions.iter() {
+            let key = PartitionKey { topic: topic.id, partition: *index };
+            let random = Uuid::random(&mut self.random);
+            self.with_owner(io, |owner, desk| owner.delete(desk, key, random));
+        }
+    }
+
+    fn set_leaders(&mut self, io: &mut Io<'_>, topic: &Topic) {
+        for (index, partition) in topic.partitions.iter() {
+            let key = PartitionKey { topic: topic.id, partition: *index };
+            let (leads, epoch) = (partition.leader == self.setup.node, partition.leader_epoch);
+            self.with_owner(io, |owner, desk| owner.set_leader(desk, key, leads, epoch));
+        }
+    }
+
+    fn change_rules(&mut self, image: &Image, name: &str) {
+        let Some(topic) = image.topic_by_name(name) else { return };
+        let rules = self.rules_of(image, name);
+        for (index, _) in topic.partitions.iter() {
+            let key = PartitionKey { topic: topic.id, partition: PartitionIndex(index.0) };
+            self.owner.set_rules(key, &rules);
+        }
+    }
+
+    /// What was altered for all brokers or for this one, and with it every topic's defaults.
+    fn change_broker(&mut self, image: &Image) {
+        self.read_layers(image);
+        let names: Vec<Arc<str>> = image.topic_ids().keys().cloned().collect();
+        for name in names {
+            self.change_rules(image, &name);
+        }
+    }
+
+    fn read_layers(&mut self, image: &Image) {
+        let cluster = self.overrides(image, &Resource::all_brokers());
+        let node = self.setup.node.to_string();
+        let own = self.overrides(image, &Resource::new(ResourceType::Broker, node.as_str()));
+        match self.layers.alter(cluster, own) {
+            Ok(left_out) => {
+                for message in left_out {
+                    tracing::warn!(%message, "a setting of this broker is ignored");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the altered settings are ignored"),
+        }
+    }
+
+    /// The rules of a topic: its own settings over the broker's.
+    fn rules_of(&self, image: &Image, topic: &str) -> Arc<TopicRules> {
+        let config = self.topic_config(image, topic);
+        Arc::new(TopicRules::of(&config))
+    }
+
+    /// The configuration of a topic. Settings that were accepted once are taken as they are; one
+    /// that is not understood leaves the topic with the broker's.
+    pub(crate) fn topic_config(&self, image: &Image, topic: &str) -> TopicConfig {
+        let overrides = self.overrides(image, &Resource::topic(topic));
+        let config = self.layers.current();
+        config.topic_config(&overrides).unwrap_or_else(|error| {
+            tracing::error!(topic, %error, "the topic's settings are ignored");
+            config.topic_config(&Pairs::new()).expect("the broker's own have been checked")
+        })
+    }
+
+    /// What is set for a resource.
+    pub(crate) fn overrides(&self, image: &Image, resource: &Resource) -> Pairs {
+        let settings = image.configs(resource).into_iter().flat_map(|settings| settings.iter());
+        settings.map(|(name, value)| (name.to_string(), value.to_string())).collect()
+    }
+}

@@ -1,0 +1,199 @@
+//! The data directories of a node: what their `meta.properties` say, and their locks.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use base::Uuid;
+use commitlog::MetaProperties;
+use config::BrokerConfig;
+use ring::FileLock;
+
+/// The file that says to which cluster and node a directory belongs.
+pub(crate) const META_PROPERTIES: &str = "meta.properties";
+/// The file whose lock keeps a second process out.
+const LOCK: &str = ".lock";
+
+/// One directory that belongs to this node.
+#[derive(Debug)]
+pub(crate) struct DataDirectory {
+    pub(crate) path: PathBuf,
+    pub(crate) id: Uuid,
+}
+
+/// The directories of a node, locked for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Directories {
+    pub(crate) cluster_id: String,
+    /// Those of `log.dirs`, in order.
+    pub(crate) logs: Vec<DataDirectory>,
+    /// Where the metadata log is; may be one of `logs`.
+    pub(crate) metadata: DataDirectory,
+    _locks: Vec<FileLock>,
+}
+
+/// Reads and locks the directories that a configuration names.
+///
+/// # Errors
+/// A sentence on what is wrong and what to do; nothing has been changed.
+pub(crate) fn open(config: &BrokerConfig) -> Result<Directories, String> {
+    let (mut logs, mut locks, mut cluster_id) = (Vec::new(), Vec::new(), None);
+    for path in paths(config) {
+        locks.push(lock(&path)?);
+        let found = read(&path)?;
+        check(config, &path, &found, cluster_id.as_deref())?;
+        cluster_id.get_or_insert(found.cluster_id);
+        // A directory from before directories had ids gets none here: an id that is made up at
+        // each start would name another directory each time.
+        let id = found.directory_id.ok_or_else(|| {
+            format!(
+                "{} has no 'directory.id'. It was written by a release before 3.7; start it once \
+                 with Apache Kafka 3.7 or later, which adds one",
+                path.join(META_PROPERTIES).display()
+            )
+        })?;
+        logs.push(DataDirectory { path, id });
+    }
+    let metadata = PathBuf::from(&config.metadata_log_dir);
+    let index = logs.iter().position(|directory| directory.path == metadata);
+    let index = index.expect("the metadata directory is among those that were read");
+    let metadata = DataDirectory { path: metadata, id: logs[index].id };
+    logs.retain(|directory| config.log_dirs.iter().any(|path| Path::new(path) == directory.path));
+    let cluster_id = cluster_id.expect("log.dirs is never empty");
+    Ok(Directories { cluster_id, logs, metadata, _locks: locks })
+}
+
+/// Every directory of a node once: those of its logs, and that of the metadata log.
+pub(crate) fn paths(config: &BrokerConfig) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = Vec::new();
+    for path in config.log_dirs.iter().chain([&config.metadata_log_dir]) {
+        if !paths.iter().any(|known| known == Path::new(path)) {
+            paths.push(PathBuf::from(path));
+        }
+    }
+    paths
+}
+
+/// What the `meta.properties` of a directory say; nothing where it is not formatted.
+pub(crate) fn read_if_formatted(path: &Path) -> Result<Option<MetaProperties>, String> {
+    let file = path.join(META_PROPERTIES);
+    let text = match read_text(&file) {
+        Ok(text) => text,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+    };
+    let found = MetaProperties::parse(&text);
+    found.map(Some).map_err(|error| format!("{} cannot be used: {error}", file.display()))
+}
+
+fn read(path: &Path) -> Result<MetaProperties, String> {
+    read_if_formatted(path)?.ok_or_else(|| {
+        format!(
+            "No `meta.properties` found in {} (have you run `corelane format` to format the \
+             directory?)",
+            path.display()
+        )
+    })
+}
+
+fn check(
+    config: &BrokerConfig,
+    path: &Path,
+    found: &MetaProperties,
+    cluster_id: Option<&str>,
+) -> Result<(), String> {
+    if found.node_id != config.node_id {
+        return Err(format!(
+            "Stored node id {} doesn't match previous node id {} in {}. If you moved your data, \
+             make sure your configured node id matches. If you intend to create a new node, you \
+             should remove all data in your data directories",
+            found.node_id,
+            config.node_id,
+            path.join(META_PROPERTIES).display()
+        ));
+    }
+    match cluster_id {
+        Some(cluster_id) if cluster_id != found.cluster_id => Err(format!(
+            "Invalid cluster.id in {}. Expected {cluster_id}, but read {}. All directories of a \
+             node belong to one cluster",
+            path.join(META_PROPERTIES).display(),
+            found.cluster_id
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn lock(path: &Path) -> Result<FileLock, String> {
+    let file = path.join(LOCK);
+    match FileLock::take(&file) {
+        Ok(Some(lock)) => Ok(lock),
+        Ok(None) => Err(format!(
+            "Failed to acquire lock on file .lock in {}. A Kafka instance in another process or \
+             thread is using this directory",
+            path.display()
+        )),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!(
+            "No `meta.properties` found in {} (have you run `corelane format` to format the \
+             directory?)",
+            path.display()
+        )),
+        Err(error) => Err(format!("cannot lock {}: {error}", file.display())),
+    }
+}
+
+#[allow(clippy::disallowed_methods)] // Before the machines start there is nobody to do it.
+fn read_text(path: &Path) -> std::io::Result<String> {
+    std::fs::read_to_string(path)
+}
+
+#[cfg(test)]
+#[allow(clippy::disallowed_methods)] // The tests make the directories that they read.
+mod tests {
+    use super::*;
+
+    const ID: &str = "AAAAAAAAAAAAAAAAAAAACQ";
+
+    fn config(directories: &[&Path]) -> BrokerConfig {
+        let list: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
+        let text = format!(
+            "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n\
+             listeners=PLAINTEXT://127.0.0.1:1,C://127.0.0.1:2\n\
+             listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT\n\
+             controller.quorum.voters=1@127.0.0.1:2\nlog.dirs={}\n",
+            list.join(",")
+        );
+        BrokerConfig::parse(text.as_bytes()).expect("valid")
+    }
+
+    fn format(path: &Path, node: i32, cluster: &str) {
+        let text = format!("version=1\nnode.id={node}\ncluster.id={cluster}\ndirectory.id={ID}\n");
+        std::fs::write(path.join(META_PROPERTIES), text).expect("written");
+    }
+
+    #[test]
+    fn directories_are_read_and_locked_once() {
+        let (one, two) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+        format(one.path(), 1, "c");
+        format(two.path(), 1, "c");
+        let config = config(&[one.path(), two.path()]);
+        let opened = open(&config).expect("both belong here");
+        assert_eq!((opened.logs.len(), opened.cluster_id.as_str()), (2, "c"));
+        assert_eq!(opened.metadata.path, one.path());
+        let again = open(&config).expect_err("it is locked");
+        assert!(again.contains("Failed to acquire lock"), "{again}");
+        drop(opened);
+        open(&config).expect("the lock has gone");
+    }
+
+    #[test]
+    fn what_does_not_belong_together_is_refused() {
+        let (one, two) = (tempfile::tempdir().expect("dir"), tempfile::tempdir().expect("dir"));
+        let config = config(&[one.path(), two.path()]);
+        let error = || open(&config).expect_err("refused");
+        assert!(error().contains("have you run `corelane format`"), "{}", error());
+        format(one.path(), 1, "c");
+        format(two.path(), 1, "other");
+        assert!(error().contains("Expected c, but read other"), "{}", error());
+        format(two.path(), 2, "c");
+        assert!(error().contains("Stored node id 2"), "{}", error());
+    }
+}
