@@ -3,10 +3,11 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{self, Child, Command, Stdio};
 use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -301,13 +302,25 @@ impl Drop for Broker {
     }
 }
 
-/// A port that nobody listens on.
+/// A port that nobody listens on, below those that the system hands to clients: a client that
+/// tries to connect while a broker restarts could be given the broker's port as its own.
 ///
 /// # Panics
-/// When the machine has none.
+/// When all are taken.
 pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("it is bound").port()
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    for _ in 0..COUNT {
+        // Processes that run at the same time begin at places of their own.
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + process::id().wrapping_mul(61).wrapping_add(step) % COUNT;
+        let port = u16::try_from(port).expect("it is less than 30,000");
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
+    }
+    panic!("no port from {FIRST} on is free");
 }
 
 /// The cluster of every broker that is started.

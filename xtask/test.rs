@@ -37,6 +37,8 @@ const STEPS: &[Step] = &[
     Step { name: "unit", about: "unit tests of every crate", run: unit },
     Step { name: "loom", about: "every order of steps in the mesh between cores", run: loom },
     Step { name: "python", about: "Python's Kafka clients, in target/python", run: python },
+    Step { name: "build", about: "the broker as people run it", run: build },
+    Step { name: "blackbox", about: "real tools and clients against it", run: blackbox },
 ];
 
 /// Runs the steps in order and stops at the first that fails.
@@ -113,6 +115,15 @@ fn python(root: &Path) -> Result<(), String> {
     pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r"]).arg(&list);
     succeed(&mut pip, "pip install -r tests/python/requirements.txt")?;
     fs::write(&done, wanted).map_err(|error| format!("writing {}: {error}", done.display()))
+}
+
+fn build(root: &Path) -> Result<(), String> {
+    cargo(root, &["build", "--release", "--bin", "corelane"])
+}
+
+/// The tests start processes that are busy themselves: two at a time, on any machine.
+fn blackbox(root: &Path) -> Result<(), String> {
+    cargo(root, &["test", "--package", "blackbox", "--no-fail-fast", "--", "--test-threads=2"])
 }
 
 fn cargo(root: &Path, arguments: &[&str]) -> Result<(), String> {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use blackbox::{Broker, CLUSTER_ID, Running, Target, fits, target};
+use blackbox::{Broker, CLUSTER_ID, Running, Target, fits, quick_java, target};
 
 #[test]
 fn tools_run_as_a_person_runs_them() {
@@ -54,6 +54,19 @@ fn versions_are_those_of_kafka() {
         listed += usize::from(line.contains("usable"));
     }
     assert!(listed > 20, "too few: {printed}");
+}
+
+#[test]
+fn every_api_answers_in_every_version() {
+    let broker = Broker::start(&[]);
+    let printed = Running::start(quick_java("EveryVersion").arg(broker.address())).finish().ok();
+    // Kafka's answers; an API that the broker doesn't list yet isn't asked for.
+    let of_kafka = include_str!("../golden/every_version.txt");
+    let known: Vec<&str> = of_kafka.lines().collect();
+    let differs = |line: &&str| !known.contains(line);
+    let differences: Vec<&str> = printed.stdout.lines().filter(differs).collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
+    assert!(printed.stdout.lines().count() > 150, "too few: {printed}");
 }
 
 #[test]
