@@ -4,14 +4,16 @@
 //! decisions of the controller, which the quorum shard makes.
 
 mod apis;
-mod calls;
 mod connections;
 mod files;
 mod frames;
 mod life;
+mod lifecycle;
+mod machine;
 mod mail;
 mod owner;
 mod partition;
+mod producer_ids;
 mod rules;
 mod sessions;
 mod setup;

@@ -1,26 +1,25 @@
-//! A data shard: the machine that owns connections and partitions.
+//! A data shard: what it is made of, and what the handlers of its APIs do with it.
 //!
 //! The shard has two sides. As *home* of a connection it parses requests, asks the owners of
-//! their partitions and answers in order (`connections`, `calls`, `api`). As *owner* of
-//! partitions it serves what homes ask (`owner`), its own home among them. The life of the shard,
-//! from start to stop, is in `life`.
+//! their partitions and answers in order (`connections`, `apis`). As *owner* of partitions it
+//! serves what homes ask (`owner`), its own home among them. `machine` takes its events apart,
+//! `lifecycle` leads it from start to stop, `view` from metadata to partitions.
 
 use std::collections::VecDeque;
+use std::fmt::Debug;
 
-use api::{Effects, Event, FileEffect, FileOutcome, Machine, Part, SocketId};
-use base::{Instant, Map, Now, PartitionIndex, Random, ShardId, Slab, Timers, Token, TopicId};
+use api::{Effects, FileEffect, Part, SocketId, Space};
+use base::{Instant, Now, PartitionIndex, Random, ShardId, Slab, TimerId, Timers, Token, TopicId};
 use config::{BrokerConfig, Layers};
-use intercom::{Message, PartitionKey, Published, QuorumRequest, Reply, Request};
-use protocol::{ErrorCode, RequestFrame, Str};
+use intercom::{Message, PartitionKey, Published, QuorumReply, QuorumRequest, Reply, Request};
+use protocol::{ApiKey, ErrorCode, Str};
 
-use crate::apis;
-use crate::apis::init_producer_id::ProducerIds;
-use crate::calls::{Ask, CALLS_MAX, Call, Forwarded, Head, Stage};
-use crate::connections::{Connections, Room};
+use crate::connections::Connections;
 use crate::files::{FileStep, Files};
 use crate::life::Life;
 use crate::mail::Mail;
-use crate::owner::{Asker, Desk, Owner};
+use crate::owner::{Desk, Owner};
+use crate::producer_ids::ProducerIds;
 use crate::rules::group_config;
 use crate::sessions::Sessions;
 use crate::setup::Setup;
@@ -31,6 +30,8 @@ use crate::topics::OFFSETS_TOPIC;
 const FETCH_SESSIONS_OF_NODE_MAX: usize = 1_000;
 /// Questions to other shards under way at once: a few for each call.
 const ASKS_MAX: usize = 1 << 20;
+/// Calls of one shard at once. At the limit no connection starts another one.
+pub(crate) const CALLS_MAX: usize = 1 << 16;
 
 /// What a step works with: the time, and the list of what is to be done.
 pub(crate) struct Io<'a> {
@@ -51,6 +52,114 @@ pub(crate) enum Timer {
     Idle,
 }
 
+/// What the answer to a request has to repeat of it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Head {
+    pub(crate) api_key: ApiKey,
+    pub(crate) version: i16,
+    pub(crate) correlation_id: i32,
+}
+
+/// One request under way.
+#[derive(Debug)]
+pub(crate) struct Call {
+    pub(crate) socket: SocketId,
+    pub(crate) head: Head,
+    pub(crate) stage: Stage,
+    pub(crate) timer: Option<TimerId>,
+}
+
+/// How far a request has come.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// Its handler is at work.
+    Started,
+    /// It waits for others.
+    Waiting(Box<dyn Waiting>),
+    /// The answer waits for those of earlier requests.
+    Answered(Vec<Part>),
+    /// It is done and there is no answer (acks=0).
+    Silent,
+}
+
+/// A call that waits for others. What happens takes it out of the call; if it waits on, it is put
+/// back with [`Shard::wait`].
+pub(crate) trait Waiting: Debug {
+    /// A shard has answered what was asked about these of the call's partitions.
+    fn answered(
+        self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        slots: &[usize],
+        reply: Reply,
+    );
+
+    /// An owner has news.
+    fn woken(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        let _ = (shard, io, call);
+        unreachable!("{self:?} watches nothing");
+    }
+
+    /// The time that was set has come.
+    fn timed_out(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        let _ = (shard, io, call);
+        unreachable!("{self:?} has set no time");
+    }
+
+    /// There is a newer image.
+    fn view_changed(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        let _ = (shard, io, call);
+        unreachable!("{self:?} does not wait for an image");
+    }
+
+    /// The size of a log directory's file system is known, or could not be found out.
+    fn measured(
+        self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        directory: u16,
+        space: Option<Space>,
+    ) {
+        let _ = (shard, io, call, directory, space);
+        unreachable!("{self:?} has measured nothing");
+    }
+}
+
+/// A question of a call to another shard, and which of the call's partitions it is about.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) call: Token,
+    pub(crate) slots: Vec<usize>,
+}
+
+/// Passes on what the quorum shard answered.
+pub(crate) type Forwarded = fn(&mut Shard, &mut Io<'_>, Token, QuorumReply);
+
+/// A call that waits for the quorum shard.
+struct Passing(Forwarded);
+
+impl Debug for Passing {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a call that waits for the quorum shard")
+    }
+}
+
+impl Waiting for Passing {
+    fn answered(
+        self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        _: &[usize],
+        reply: Reply,
+    ) {
+        let Reply::Quorum(reply) = reply else { unreachable!("answered by {reply:?}") };
+        (self.0)(shard, io, call, *reply);
+    }
+}
+
 /// A data shard.
 #[derive(Debug)]
 pub struct Shard {
@@ -69,14 +178,14 @@ pub struct Shard {
     pub(crate) layers: Layers,
     pub(crate) producer_ids: ProducerIds,
     /// Calls that wait for a newer image.
-    awaiting_view: Vec<Token>,
-    calls: Slab<Call>,
-    asks: Slab<Ask>,
+    pub(crate) awaiting_view: Vec<Token>,
+    pub(crate) calls: Slab<Call>,
+    pub(crate) asks: Slab<Ask>,
     /// Connections whose next request may be there and may start.
-    ready: VecDeque<SocketId>,
+    pub(crate) ready: VecDeque<SocketId>,
     /// Connections that have to wait until there is room for another call.
-    starved: VecDeque<SocketId>,
-    wake_at: Instant,
+    pub(crate) starved: VecDeque<SocketId>,
+    pub(crate) wake_at: Instant,
 }
 
 impl Shard {
@@ -108,52 +217,24 @@ impl Shard {
     }
 }
 
-impl Machine for Shard {
-    type Message = Message;
-
-    fn step(&mut self, now: Now, event: Event<Message>, effects: &mut Effects<Message>) {
-        let io = &mut Io { now, effects };
-        match event {
-            Event::Started => self.started(io),
-            Event::Listening { token, result } => self.listening(io, token, result),
-            Event::Accepted { token, socket, .. } => self.accepted(io, token, socket),
-            Event::Opened { socket, listener, peer } => {
-                self.connections.open(socket, listener, peer, now.mono);
-                self.report_load(io);
-            }
-            Event::Received { socket, bytes } => {
-                if self.connections.received(socket, bytes, now.mono) {
-                    self.ready.push_back(socket);
-                }
-            }
-            Event::Sent { socket, bytes } => {
-                if self.connections.sent(socket, bytes) {
-                    self.connections.touch(socket);
-                    self.ready.push_back(socket);
-                }
-            }
-            Event::Closed { socket, .. } => self.closed(io, socket),
-            Event::File { token, outcome } => self.on_file(io, token, outcome),
-            Event::Mesh { from, message } => self.on_message(io, from, message),
-            Event::WakeUp => self.on_time(io),
-            Event::Stop => self.stop(io),
-            Event::Connected { .. } => unreachable!("a data shard connects to nobody"),
-        }
-        self.settle(io);
-    }
-
-    fn end_of_turn(&mut self, now: Now, effects: &mut Effects<Message>) {
-        let io = &mut Io { now, effects };
-        self.with_owner(io, |owner, desk| owner.end_of_turn(desk));
-        self.spread_news(io);
-        self.settle(io);
-        self.connections.end_of_turn(io.effects);
-        self.set_wake_up(io);
-    }
-}
-
-/// Home of connections.
+/// What handlers do.
 impl Shard {
+    /// Lets the partitions do something.
+    pub(crate) fn with_owner<R>(
+        &mut self,
+        io: &mut Io<'_>,
+        work: impl FnOnce(&mut Owner, &mut Desk<'_>) -> R,
+    ) -> R {
+        let mut desk = Desk {
+            now: io.now,
+            effects: &mut *io.effects,
+            mail: &mut self.mail,
+            files: &mut self.files,
+            image: self.view.as_ref().map(|view| &*view.image),
+        };
+        work(&mut self.owner, &mut desk)
+    }
+
     /// The partition's key and the shard that owns it, by the topic's name.
     pub(crate) fn locate(
         &self,
@@ -215,16 +296,6 @@ impl Shard {
         self.awaiting_view.push(call);
     }
 
-    /// There is a newer image.
-    pub(crate) fn view_changed(&mut self, io: &mut Io<'_>) {
-        for call in std::mem::take(&mut self.awaiting_view) {
-            if matches!(self.stage_mut(call), Some(Stage::Creation(_))) {
-                self.awaiting_view.push(call);
-                apis::creation::view_changed(self, io, call);
-            }
-        }
-    }
-
     /// Asks for the size of a log directory's file system.
     pub(crate) fn ask_space(&mut self, io: &mut Io<'_>, call: Token, index: u16) {
         let path = self.setup.log_directories[usize::from(index)].path.clone();
@@ -249,25 +320,23 @@ impl Shard {
         self.calls.get(call).map(|call| call.socket)
     }
 
-    /// The call waits, in this stage.
-    pub(crate) fn wait(&mut self, call: Token, stage: Stage) {
+    /// The call waits for what this says.
+    pub(crate) fn wait(&mut self, call: Token, waiting: Box<dyn Waiting>) {
         if let Some(call) = self.calls.get_mut(call) {
-            call.stage = stage;
+            call.stage = Stage::Waiting(waiting);
         }
     }
 
-    /// The stage that a call waits in, if it is still under way.
-    pub(crate) fn stage_mut(&mut self, call: Token) -> Option<&mut Stage> {
-        self.calls.get_mut(call).map(|call| &mut call.stage)
-    }
-
-    /// Takes the stage out: the call does not wait any more.
-    pub(crate) fn take_stage(&mut self, call: Token) -> Option<Stage> {
+    /// Takes out what a call waits for; nothing when it is gone, or waits for nothing.
+    pub(crate) fn take_waiting(&mut self, call: Token) -> Option<Box<dyn Waiting>> {
         let call = self.calls.get_mut(call)?;
-        if let Some(timer) = call.timer.take() {
-            self.timers.cancel(timer);
+        match std::mem::replace(&mut call.stage, Stage::Started) {
+            Stage::Waiting(waiting) => Some(waiting),
+            other => {
+                call.stage = other;
+                None
+            }
         }
-        Some(std::mem::replace(&mut call.stage, Stage::Started))
     }
 
     /// The call is told when this time comes; an earlier time of it is forgotten.
@@ -301,7 +370,7 @@ impl Shard {
         request: QuorumRequest,
         forwarded: Forwarded,
     ) {
-        self.wait(call, Stage::Quorum(forwarded));
+        self.wait(call, Box::new(Passing(forwarded)));
         let to = self.setup.quorum;
         self.ask(io, call, to, Vec::new(), Request::Quorum(Box::new(request)));
     }
@@ -363,241 +432,11 @@ impl Shard {
 
     /// The answer leaves when those before it have left.
     fn done(&mut self, token: Token, stage: Stage) {
-        self.take_stage(token);
         let Some(call) = self.calls.get_mut(token) else { return };
+        if let Some(timer) = call.timer.take() {
+            self.timers.cancel(timer);
+        }
         call.stage = stage;
         self.ready.push_back(call.socket);
-    }
-
-    /// Sends the answers that are next in order, then starts what may start. Ends when there is
-    /// nothing left that this shard can do by itself.
-    fn settle(&mut self, io: &mut Io<'_>) {
-        loop {
-            if self.has_room_for_calls() {
-                self.ready.append(&mut self.starved);
-            }
-            while let Some(message) = self.mail.next_local() {
-                self.on_message(io, self.setup.shard, message);
-            }
-            let Some(socket) = self.ready.pop_front() else { break };
-            self.release(socket);
-            self.start_calls(io, socket);
-        }
-    }
-
-    /// Puts the answers that are next in order into the connection's outbox.
-    fn release(&mut self, socket: SocketId) {
-        while let Some(connection) = self.connections.get_mut(socket) {
-            let Some(&oldest) = connection.calls.front() else { break };
-            let stage = self.calls.get(oldest).map(|call| &call.stage);
-            if !matches!(stage, Some(Stage::Answered(_) | Stage::Silent)) {
-                break;
-            }
-            connection.calls.pop_front();
-            connection.exclusive &= !connection.calls.is_empty();
-            let call = self.calls.remove(oldest).expect("it was looked at a line ago");
-            if let Stage::Answered(parts) = call.stage {
-                self.connections.answer(socket, parts);
-            }
-        }
-    }
-
-    fn start_calls(&mut self, io: &mut Io<'_>, socket: SocketId) {
-        let limit = self.setup.config.simple.socket_request_max_bytes;
-        loop {
-            if !self.has_room_for_calls() {
-                return self.starved.push_back(socket);
-            }
-            let Some(connection) = self.connections.get_mut(socket) else { return };
-            if connection.room() == Room::Wait {
-                return self.connections.touch(socket);
-            }
-            match connection.next_frame(limit) {
-                Ok(None) => return self.connections.touch(socket),
-                Ok(Some(frame)) => self.start_call(io, socket, frame),
-                Err(error) => {
-                    let peer = connection.peer;
-                    tracing::warn!(%peer, %error, "closing a connection");
-                    return self.connections.close(socket, io.effects);
-                }
-            }
-        }
-    }
-
-    /// Whether another call may start: it has a place, and what it asks of others will leave.
-    fn has_room_for_calls(&self) -> bool {
-        !self.calls.is_full() && self.mail.has_room()
-    }
-
-    fn start_call(&mut self, io: &mut Io<'_>, socket: SocketId, frame: bytes::Bytes) {
-        if let Err(error) = self.try_start_call(io, socket, frame) {
-            let peer = self.connections.get(socket).map(|connection| connection.peer);
-            tracing::warn!(?peer, %error, "closing a connection");
-            self.connections.close(socket, io.effects);
-        }
-    }
-
-    /// An error is a sentence on why the frame is no request that is served here.
-    fn try_start_call(
-        &mut self,
-        io: &mut Io<'_>,
-        socket: SocketId,
-        frame: bytes::Bytes,
-    ) -> Result<(), String> {
-        let frame = RequestFrame::decode(frame).map_err(|error| error.to_string())?;
-        let handler = apis::handler_of(&frame)?;
-        let head = Head {
-            api_key: handler.api_key,
-            version: frame.version,
-            correlation_id: frame.correlation_id,
-        };
-        let call = Call { socket, head, stage: Stage::Started, timer: None };
-        let call = self.calls.insert(call).expect("there was room before the frame was cut");
-        if let Some(connection) = self.connections.get_mut(socket) {
-            connection.calls.push_back(call);
-            connection.exclusive = !handler.pipelined;
-        }
-        (handler.start)(self, io, call, &frame)
-            .map_err(|error| format!("{} version {}: {error}", head.api_key, head.version))
-    }
-
-    fn closed(&mut self, io: &mut Io<'_>, socket: SocketId) {
-        let Some(connection) = self.connections.remove(socket) else { return };
-        // What they still wait for will find nobody: an answer that nobody reads is not made.
-        for call in connection.calls {
-            self.take_stage(call);
-            self.calls.remove(call);
-        }
-        self.report_load(io);
-    }
-}
-
-/// Messages, files and time.
-impl Shard {
-    /// Lets the partitions do something.
-    pub(crate) fn with_owner<R>(
-        &mut self,
-        io: &mut Io<'_>,
-        work: impl FnOnce(&mut Owner, &mut Desk<'_>) -> R,
-    ) -> R {
-        let mut desk = Desk {
-            now: io.now,
-            effects: &mut *io.effects,
-            mail: &mut self.mail,
-            files: &mut self.files,
-            image: self.view.as_ref().map(|view| &*view.image),
-        };
-        work(&mut self.owner, &mut desk)
-    }
-
-    fn on_file(&mut self, io: &mut Io<'_>, token: Token, outcome: FileOutcome) {
-        match self.files.done(token) {
-            FileStep::Log(partition, step) => {
-                self.with_owner(io, |owner, desk| owner.on_file(desk, partition, step, outcome));
-                self.take_notices(io);
-            }
-            FileStep::Load(partition) => {
-                self.with_owner(io, |owner, desk| owner.load_read(desk, partition, outcome));
-            }
-            FileStep::Directory(index, step) => self.on_directory(io, index, step, outcome),
-            FileStep::Space(call, index) => {
-                let space = outcome.space().ok();
-                apis::describe_log_dirs::measured(self, io, call, index, space);
-            }
-        }
-    }
-
-    fn on_message(&mut self, io: &mut Io<'_>, from: ShardId, message: Message) {
-        match message {
-            Message::Request { id, body } => self.on_request(io, Asker { shard: from, id }, body),
-            Message::Reply { id, body } => {
-                self.mail.replied(io.effects, from);
-                self.on_reply(io, id, body);
-            }
-            Message::Published(published) => self.published(io, published),
-            Message::Found(found) => self.found_directories(io, found),
-            Message::Load { connections } => self.life.note_load(from, connections),
-        }
-    }
-
-    fn on_request(&mut self, io: &mut Io<'_>, asker: Asker, body: Request) {
-        match body {
-            Request::Woken(calls) => {
-                for call in calls {
-                    apis::woken(self, io, call);
-                }
-                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
-            }
-            Request::Checkpoints { positions, closed } => {
-                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
-                self.note_checkpoints(io, asker.shard, positions, closed);
-            }
-            Request::Late { id, body } => {
-                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
-                self.on_reply(io, id, *body);
-            }
-            Request::Quorum(_) => unreachable!("a data shard is asked nothing of the quorum"),
-            body => self.with_owner(io, |owner, desk| owner.ask(desk, asker, body)),
-        }
-    }
-
-    fn on_reply(&mut self, io: &mut Io<'_>, id: Token, reply: Reply) {
-        if matches!(reply, Reply::Later) {
-            // The lane's slot is free again; the question stays open.
-            return;
-        }
-        let Some(ask) = self.asks.remove(id) else {
-            return self.on_reply_to_shard(io, reply);
-        };
-        let Some(call) = self.calls.get(ask.call) else { return };
-        match (&call.stage, reply) {
-            (Stage::Quorum(forwarded), Reply::Quorum(reply)) => {
-                let forwarded = *forwarded;
-                forwarded(self, io, ask.call, *reply);
-            }
-            (_, reply) => apis::answered(self, io, &ask, reply),
-        }
-    }
-
-    /// A reply to what the shard asked for itself and not for a call.
-    fn on_reply_to_shard(&mut self, io: &mut Io<'_>, reply: Reply) {
-        match reply {
-            Reply::Taken => {}
-            Reply::Quorum(reply) => self.on_quorum_reply(io, *reply),
-            other => unreachable!("{other:?} answers no question of this shard"),
-        }
-    }
-
-    fn on_time(&mut self, io: &mut Io<'_>) {
-        self.wake_at = Instant::FAR_FUTURE;
-        self.with_owner(io, |owner, desk| owner.on_time(desk));
-        while let Some(timer) = self.timers.expired(io.now.mono) {
-            match timer {
-                Timer::Call(call) => apis::timed_out(self, io, call),
-                Timer::Checkpoint => self.send_checkpoints(io),
-                Timer::Retention => self.look_for_retention(io),
-                Timer::Idle => self.close_idle(io),
-            }
-        }
-    }
-
-    /// Tells the homes of watches that there is news, each home once a turn.
-    fn spread_news(&mut self, io: &mut Io<'_>) {
-        let mut by_home: Map<ShardId, Vec<Token>> = Map::default();
-        for (home, watch) in self.owner.take_news() {
-            by_home.entry(home).or_default().push(watch);
-        }
-        for (home, watches) in by_home {
-            self.mail.request(io.effects, home, Token::NONE, Request::Woken(watches));
-        }
-    }
-
-    fn set_wake_up(&mut self, io: &mut Io<'_>) {
-        let next = self.timers.next_at().into_iter().chain(self.owner.next_alarm()).min();
-        let next = next.unwrap_or(Instant::FAR_FUTURE);
-        if next != self.wake_at {
-            self.wake_at = next;
-            io.effects.push(api::Effect::WakeAt(next));
-        }
     }
 }

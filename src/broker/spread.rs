@@ -6,8 +6,7 @@ use std::fmt::Debug;
 use base::{ShardId, Token};
 use intercom::{Reply, Request};
 
-use crate::calls::Stage;
-use crate::shard::{Io, Shard};
+use crate::shard::{Io, Shard, Waiting};
 
 /// An API whose partitions are answered one by one by their owners.
 pub(crate) trait SpreadApi: Debug + Sized + 'static {
@@ -27,30 +26,33 @@ pub(crate) trait SpreadApi: Debug + Sized + 'static {
     );
 }
 
-/// A call of a [`SpreadApi`] under way, whichever API it is.
-pub(crate) trait SpreadCall: Debug {
-    fn answered(&mut self, slots: &[usize], reply: Reply);
-    fn is_complete(&self) -> bool;
-    fn finish(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token);
-}
-
 #[derive(Debug)]
 struct Spreading<A: SpreadApi> {
     api: A,
     outcomes: Spread<A::Outcome>,
 }
 
-impl<A: SpreadApi> SpreadCall for Spreading<A> {
-    fn answered(&mut self, slots: &[usize], reply: Reply) {
+impl<A: SpreadApi> Waiting for Spreading<A> {
+    fn answered(
+        mut self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        slots: &[usize],
+        reply: Reply,
+    ) {
         self.outcomes.set_all(slots, A::outcomes(reply));
+        self.go_on(shard, io, call);
     }
+}
 
-    fn is_complete(&self) -> bool {
-        self.outcomes.is_complete()
-    }
-
-    fn finish(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-        self.api.finish(shard, io, call, self.outcomes.into_outcomes());
+impl<A: SpreadApi> Spreading<A> {
+    fn go_on(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        if self.outcomes.is_complete() {
+            self.api.finish(shard, io, call, self.outcomes.into_outcomes());
+        } else {
+            shard.wait(call, self);
+        }
     }
 }
 
@@ -68,34 +70,11 @@ pub(crate) fn spread<A: SpreadApi, P>(
     for (slot, outcome) in parts.refused {
         outcomes.set(slot, outcome);
     }
-    shard.wait(call, Stage::Spread(Box::new(Spreading { api, outcomes })));
     for (owner, slots, parts) in parts.routes.into_shards() {
         shard.ask(io, call, owner, slots, question(parts));
     }
-    finish_when_complete(shard, io, call);
-}
-
-/// An owner has answered.
-pub(crate) fn answered(
-    shard: &mut Shard,
-    io: &mut Io<'_>,
-    call: Token,
-    slots: &[usize],
-    reply: Reply,
-) {
-    if let Some(Stage::Spread(spread)) = shard.stage_mut(call) {
-        spread.answered(slots, reply);
-    }
-    finish_when_complete(shard, io, call);
-}
-
-fn finish_when_complete(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    if !matches!(shard.stage_mut(call), Some(Stage::Spread(spread)) if spread.is_complete()) {
-        return;
-    }
-    if let Some(Stage::Spread(spread)) = shard.take_stage(call) {
-        spread.finish(shard, io, call);
-    }
+    // What was asked of this shard itself is answered later in this step, and so waits too.
+    Box::new(Spreading { api, outcomes }).go_on(shard, io, call);
 }
 
 /// The partitions of a request as it is read: each is asked of its owner, or refused at once.

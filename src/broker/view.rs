@@ -25,6 +25,7 @@ impl Shard {
             Some(old) if self.has_begun() => self.apply_changes(io, &old),
             Some(_) => {}
         }
+        self.serve_when_unfenced(io);
         self.view_changed(io);
     }
 

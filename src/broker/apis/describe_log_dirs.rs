@@ -12,12 +12,11 @@ use protocol::{
     DecodeError, DescribeLogDirsRequest, DescribeLogDirsResponse, ErrorCode, RequestFrame, Str,
 };
 
-use crate::calls::Stage;
-use crate::shard::{Io, Shard};
+use crate::shard::{Io, Shard, Waiting};
 
 /// A DescribeLogDirs request under way.
 #[derive(Debug)]
-pub(crate) struct State {
+struct DescribeLogDirs {
     /// The partitions that are asked for, by topic; none for all.
     wanted: Option<BTreeMap<Str, BTreeSet<i32>>>,
     sizes: Vec<LogSize>,
@@ -41,8 +40,8 @@ pub(crate) fn start(
     let shards = shard.setup.data_shards;
     let directories = shard.setup.log_directories.len();
     let missing = usize::from(shards) + directories;
-    let state = State { wanted, sizes: Vec::new(), spaces: BTreeMap::new(), missing };
-    shard.wait(call, Stage::DescribeLogDirs(state));
+    let waiting = DescribeLogDirs { wanted, sizes: Vec::new(), spaces: BTreeMap::new(), missing };
+    shard.wait(call, Box::new(waiting));
     for to in (0..shards).map(ShardId) {
         shard.ask(io, call, to, Vec::new(), Request::LogSizes);
     }
@@ -52,41 +51,47 @@ pub(crate) fn start(
     Ok(())
 }
 
-/// A shard has answered.
-pub(crate) fn answered(shard: &mut Shard, io: &mut Io<'_>, call: Token, reply: Reply) {
-    let Reply::LogSizes(sizes) = reply else { unreachable!("sizes were answered by {reply:?}") };
-    let Some(Stage::DescribeLogDirs(state)) = shard.stage_mut(call) else { return };
-    state.sizes.extend(sizes);
-    one_less(shard, io, call);
-}
-
-/// The size of a directory's file system is known, or could not be found out.
-pub(crate) fn measured(
-    shard: &mut Shard,
-    io: &mut Io<'_>,
-    call: Token,
-    index: u16,
-    space: Option<Space>,
-) {
-    let Some(Stage::DescribeLogDirs(state)) = shard.stage_mut(call) else { return };
-    state.spaces.extend(space.map(|space| (index, space)));
-    one_less(shard, io, call);
-}
-
-fn one_less(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    let Some(Stage::DescribeLogDirs(state)) = shard.stage_mut(call) else { return };
-    state.missing -= 1;
-    if state.missing > 0 {
-        return;
+impl Waiting for DescribeLogDirs {
+    fn answered(
+        mut self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        _: &[usize],
+        reply: Reply,
+    ) {
+        let Reply::LogSizes(sizes) = reply else { unreachable!("answered by {reply:?}") };
+        self.sizes.extend(sizes);
+        self.one_less(shard, io, call);
     }
-    let Some(Stage::DescribeLogDirs(state)) = shard.take_stage(call) else { return };
-    let directories = 0..shard.setup.log_directories.len();
-    let results = directories.map(|index| result(shard, &state, index)).collect();
-    let response = DescribeLogDirsResponse { results, ..Default::default() };
-    shard.respond::<DescribeLogDirsRequest>(io, call, &response);
+
+    fn measured(
+        mut self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        directory: u16,
+        space: Option<Space>,
+    ) {
+        self.spaces.extend(space.map(|space| (directory, space)));
+        self.one_less(shard, io, call);
+    }
 }
 
-fn result(shard: &Shard, state: &State, index: usize) -> DescribeLogDirsResult {
+impl DescribeLogDirs {
+    fn one_less(mut self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        self.missing -= 1;
+        if self.missing > 0 {
+            return shard.wait(call, self);
+        }
+        let directories = 0..shard.setup.log_directories.len();
+        let results = directories.map(|index| result(shard, &self, index)).collect();
+        let response = DescribeLogDirsResponse { results, ..Default::default() };
+        shard.respond::<DescribeLogDirsRequest>(io, call, &response);
+    }
+}
+
+fn result(shard: &Shard, state: &DescribeLogDirs, index: usize) -> DescribeLogDirsResult {
     let log_dir = shard.setup.log_directories[index].path.display().to_string().into();
     if shard.is_offline(index) {
         let error_code = ErrorCode::KAFKA_STORAGE_ERROR;

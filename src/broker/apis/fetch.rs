@@ -9,9 +9,8 @@ use intercom::{FetchAsk, FetchPartition, Fetched, PartitionKey, Reply, Request, 
 use protocol::fetch_response::{FetchableTopicResponse, PartitionData};
 use protocol::{DecodeError, ErrorCode, FetchRequest, FetchResponse, Records, RequestFrame, Str};
 
-use crate::calls::Stage;
 use crate::sessions::{Context, FetchKey, NO_SESSION, SessionError, Told, TopicKey, Wanted};
-use crate::shard::{Io, Shard};
+use crate::shard::{Io, Shard, Waiting};
 use crate::spread::Routes;
 
 /// The first version that names topics by id (KIP-516).
@@ -30,7 +29,7 @@ struct Entry {
 
 /// A Fetch request under way.
 #[derive(Debug)]
-pub(crate) struct State {
+struct State {
     context: Context,
     by_id: bool,
     entries: Vec<Entry>,
@@ -87,112 +86,102 @@ pub(crate) fn start(
         woken: false,
         timed_out: wait.is_zero(),
     };
-    shard.wait(call, Stage::Fetch(Box::new(state)));
-    ask_owners(shard, io, call);
+    Box::new(state).ask_owners(shard, io, call);
     Ok(())
 }
 
-/// An owner has answered.
-pub(crate) fn answered(
-    shard: &mut Shard,
-    io: &mut Io<'_>,
-    call: Token,
-    slots: &[usize],
-    reply: Reply,
-) {
-    let Reply::Fetch(answer) = reply else { unreachable!("a fetch was answered by {reply:?}") };
-    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
-    for (slot, fetched) in slots.iter().zip(answer.partitions) {
-        state.entries[*slot].fetched = Some(fetched);
-    }
-    state.asks_left -= 1;
-    if state.asks_left == 0 {
-        decide(shard, io, call);
-    }
-}
-
-/// An owner has news.
-pub(crate) fn woken(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
-    state.woken = true;
-    if state.asks_left == 0 {
-        ask_owners(shard, io, call);
-    }
-}
-
-/// The client has waited long enough.
-pub(crate) fn timed_out(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
-    state.timed_out = true;
-    if state.asks_left == 0 {
-        finish(shard, io, call);
-    }
-}
-
-fn ask_owners(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
-    state.woken = false;
-    let mut routes = Routes::default();
-    for (slot, entry) in state.entries.iter_mut().enumerate() {
-        match entry.place {
-            Ok((key, owner)) => routes.add(owner, slot, part_of(key, &entry.wanted)),
-            Err(code) => entry.fetched = Some(Fetched::refused(code)),
+impl Waiting for State {
+    fn answered(
+        mut self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        slots: &[usize],
+        reply: Reply,
+    ) {
+        let Reply::Fetch(answer) = reply else { unreachable!("answered by {reply:?}") };
+        for (slot, fetched) in slots.iter().zip(answer.partitions) {
+            self.entries[*slot].fetched = Some(fetched);
         }
+        self.asks_left -= 1;
+        if self.asks_left == 0 { self.decide(shard, io, call) } else { shard.wait(call, self) }
     }
-    let (bytes_max, read_committed) = (state.bytes_max, state.read_committed);
-    let watch = (!state.timed_out).then_some(Watch {
-        id: call,
-        bytes_min: state.bytes_min,
-        until: state.until,
-    });
-    let routes: Vec<_> = routes.into_shards().collect();
-    state.asks_left = routes.len();
-    if routes.is_empty() {
-        return finish(shard, io, call);
+
+    fn woken(mut self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        self.woken = true;
+        if self.asks_left == 0 { self.ask_owners(shard, io, call) } else { shard.wait(call, self) }
     }
-    for (owner, slots, partitions) in routes {
-        let ask = FetchAsk { partitions, bytes_max, read_committed, watch };
-        shard.ask(io, call, owner, slots, Request::Fetch(ask));
+
+    fn timed_out(mut self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        self.timed_out = true;
+        if self.asks_left == 0 { (*self).finish(shard, io, call) } else { shard.wait(call, self) }
     }
 }
 
-/// All owners have answered: is it enough, or does the client wait?
-fn decide(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    let Some(Stage::Fetch(state)) = shard.stage_mut(call) else { return };
-    let fetched = || state.entries.iter().filter_map(|entry| entry.fetched.as_ref());
-    let bytes: u64 = fetched().map(|fetched| u64::from(fetched.bytes)).sum();
-    let failed = fetched().any(|fetched| fetched.error.is_error());
-    if state.timed_out || failed || bytes >= u64::from(state.bytes_min) {
-        return finish(shard, io, call);
-    }
-    if state.woken {
-        return ask_owners(shard, io, call);
-    }
-    let until = state.until;
-    shard.set_timer(call, until);
-}
-
-fn finish(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    let Some(Stage::Fetch(state)) = shard.take_stage(call) else { return };
-    let State { context, by_id, mut entries, bytes_max, read_committed, .. } = *state;
-    spend(&mut entries, bytes_max);
-    let session_id = session_of(shard, io, &context, by_id, &entries);
-    let mut response = FetchResponse { session_id, ..Default::default() };
-    let mut gaps = Vec::new();
-    for entry in entries {
-        let fetched = entry.fetched.expect("every owner has answered");
-        let told = told_of(&fetched);
-        if let Context::Incremental { id } = context {
-            let has_records = fetched.bytes > 0;
-            if !shard.sessions.is_news(id, &entry.key, told, has_records) {
-                continue;
+impl State {
+    fn ask_owners(mut self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        self.woken = false;
+        let mut routes = Routes::default();
+        for (slot, entry) in self.entries.iter_mut().enumerate() {
+            match entry.place {
+                Ok((key, owner)) => routes.add(owner, slot, part_of(key, &entry.wanted)),
+                Err(code) => entry.fetched = Some(Fetched::refused(code)),
             }
         }
-        let index = entry.key.partition;
-        let data = data_of(index, fetched, read_committed, &mut gaps);
-        push(&mut response, &entry.key.topic, data);
+        let (bytes_max, read_committed) = (self.bytes_max, self.read_committed);
+        let watch = (!self.timed_out).then_some(Watch {
+            id: call,
+            bytes_min: self.bytes_min,
+            until: self.until,
+        });
+        let routes: Vec<_> = routes.into_shards().collect();
+        self.asks_left = routes.len();
+        if routes.is_empty() {
+            return (*self).finish(shard, io, call);
+        }
+        for (owner, slots, partitions) in routes {
+            let ask = FetchAsk { partitions, bytes_max, read_committed, watch };
+            shard.ask(io, call, owner, slots, Request::Fetch(ask));
+        }
+        shard.wait(call, self);
     }
-    shard.respond_with_gaps::<FetchRequest>(io, call, &response, gaps);
+
+    /// All owners have answered: is it enough, or does the client wait?
+    fn decide(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        let fetched = || self.entries.iter().filter_map(|entry| entry.fetched.as_ref());
+        let bytes: u64 = fetched().map(|fetched| u64::from(fetched.bytes)).sum();
+        let failed = fetched().any(|fetched| fetched.error.is_error());
+        if self.timed_out || failed || bytes >= u64::from(self.bytes_min) {
+            return (*self).finish(shard, io, call);
+        }
+        if self.woken {
+            return self.ask_owners(shard, io, call);
+        }
+        shard.set_timer(call, self.until);
+        shard.wait(call, self);
+    }
+
+    fn finish(self, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        let State { context, by_id, mut entries, bytes_max, read_committed, .. } = self;
+        spend(&mut entries, bytes_max);
+        let session_id = session_of(shard, io, &context, by_id, &entries);
+        let mut response = FetchResponse { session_id, ..Default::default() };
+        let mut gaps = Vec::new();
+        for entry in entries {
+            let fetched = entry.fetched.expect("every owner has answered");
+            let told = told_of(&fetched);
+            if let Context::Incremental { id } = context {
+                let has_records = fetched.bytes > 0;
+                if !shard.sessions.is_news(id, &entry.key, told, has_records) {
+                    continue;
+                }
+            }
+            let index = entry.key.partition;
+            let data = data_of(index, fetched, read_committed, &mut gaps);
+            push(&mut response, &entry.key.topic, data);
+        }
+        shard.respond_with_gaps::<FetchRequest>(io, call, &response, gaps);
+    }
 }
 
 /// Spends the request's bytes in its order; the first partition that has records keeps them all.

@@ -1,12 +1,13 @@
 //! Requests that the controller answers: they are passed on whole, and so are the answers.
 
-use base::Token;
+use base::{Token, Uuid};
 use intercom::{QuorumReply, QuorumRequest};
 use protocol::{
     AlterConfigsRequest, AlterPartitionReassignmentsRequest, CreatePartitionsRequest,
     CreateTopicsRequest, DecodeError, DeleteTopicsRequest, DescribeQuorumRequest,
-    ElectLeadersRequest, IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest,
-    RequestFrame, UnregisterBrokerRequest, UpdateFeaturesRequest,
+    DescribeQuorumResponse, ElectLeadersRequest, IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest, RequestFrame, UnregisterBrokerRequest,
+    UpdateFeaturesRequest,
 };
 
 use crate::shard::{Io, Shard};
@@ -30,7 +31,6 @@ macro_rules! forward {
                 let QuorumReply::$reply(response) = reply else {
                     unreachable!("{} was answered by {reply:?}", stringify!($name));
                 };
-                shard.take_stage(call);
                 shard.respond::<$request>(io, call, &response);
             });
             Ok(())
@@ -62,9 +62,6 @@ forward!(
     ListPartitionReassignments,
     |request, version| QuorumRequest::ListPartitionReassignments(request)
 );
-forward!(describe_quorum, DescribeQuorumRequest, DescribeQuorum, |request, version| {
-    QuorumRequest::DescribeQuorum(request)
-});
 forward!(
     incremental_alter_configs,
     IncrementalAlterConfigsRequest,
@@ -80,3 +77,35 @@ forward!(update_features, UpdateFeaturesRequest, UpdateFeatures, |request, versi
 forward!(unregister_broker, UnregisterBrokerRequest, UnregisterBroker, |request, version| {
     QuorumRequest::UnregisterBroker(request)
 });
+
+/// The first version of DescribeQuorum that names directories and nodes (KIP-853).
+const DIRECTORIES_FIRST_VERSION: i16 = 2;
+
+pub(crate) fn describe_quorum(
+    shard: &mut Shard,
+    io: &mut Io<'_>,
+    call: Token,
+    frame: &RequestFrame,
+) -> Result<(), DecodeError> {
+    let request: DescribeQuorumRequest = frame.body()?;
+    let request = QuorumRequest::DescribeQuorum(request);
+    shard.ask_quorum(io, call, request, |shard, io, call, reply| {
+        let QuorumReply::DescribeQuorum(mut response) = reply else {
+            unreachable!("DescribeQuorum was answered by {reply:?}");
+        };
+        if shard.head(call).version < DIRECTORIES_FIRST_VERSION {
+            leave_out_directories(&mut response);
+        }
+        shard.respond::<DescribeQuorumRequest>(io, call, &response);
+    });
+    Ok(())
+}
+
+/// Older versions cannot carry what newer ones tell.
+fn leave_out_directories(response: &mut DescribeQuorumResponse) {
+    response.nodes.clear();
+    for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+        let replicas = partition.current_voters.iter_mut().chain(&mut partition.observers);
+        replicas.for_each(|replica| replica.replica_directory_id = Uuid::ZERO);
+    }
+}

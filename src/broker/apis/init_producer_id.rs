@@ -6,22 +6,8 @@ use protocol::{
     DecodeError, ErrorCode, InitProducerIdRequest, InitProducerIdResponse, RequestFrame,
 };
 
+use crate::producer_ids::ProducerIds;
 use crate::shard::{Io, Shard};
-
-/// The ids that this shard may give out.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct ProducerIds {
-    next: i64,
-    end: i64,
-}
-
-impl ProducerIds {
-    fn take(&mut self) -> Option<ProducerId> {
-        let id = (self.next < self.end).then_some(ProducerId(self.next));
-        self.next += i64::from(id.is_some());
-        id
-    }
-}
 
 pub(crate) fn start(
     shard: &mut Shard,
@@ -30,6 +16,10 @@ pub(crate) fn start(
     frame: &RequestFrame,
 ) -> Result<(), DecodeError> {
     let request: InitProducerIdRequest = frame.body()?;
+    if request.transactional_id.as_ref().is_some_and(|id| id.is_empty()) {
+        refuse(shard, io, call, ErrorCode::INVALID_REQUEST);
+        return Ok(());
+    }
     if request.transactional_id.is_some() {
         // There is no transaction coordinator yet; the code is one that no client tries again.
         refuse(shard, io, call, ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED);
@@ -50,12 +40,11 @@ fn allocated(shard: &mut Shard, io: &mut Io<'_>, call: Token, reply: QuorumReply
     let QuorumReply::AllocateProducerIds(block) = reply else {
         unreachable!("a request for producer ids was answered by {reply:?}")
     };
-    shard.take_stage(call);
     let Ok(block) = block else {
         return refuse(shard, io, call, ErrorCode::COORDINATOR_LOAD_IN_PROGRESS);
     };
     let next = block.first.0;
-    let mut ids = ProducerIds { next, end: next + i64::from(block.length) };
+    let mut ids = ProducerIds::of_block(next, block.length);
     let id = ids.take().expect("a block has ids");
     shard.producer_ids = ids;
     respond(shard, io, call, id);

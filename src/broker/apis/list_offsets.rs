@@ -15,9 +15,15 @@ const READ_COMMITTED: i8 = 1;
 /// (KIP-734, KIP-405, KIP-1005, KIP-1023).
 const LOWEST_TIMESTAMP: [(i16, i64); 5] = [(11, -6), (9, -5), (8, -4), (7, -3), (0, -2)];
 
+/// The first version whose answer has the leader epoch (KIP-320).
+const LEADER_EPOCH_FIRST_VERSION: i16 = 4;
+
 /// A ListOffsets request under way: its response, but for what the owners find.
 #[derive(Debug)]
-struct ListOffsets(ListOffsetsResponse);
+struct ListOffsets {
+    response: ListOffsetsResponse,
+    with_leader_epoch: bool,
+}
 
 pub(crate) fn start(
     shard: &mut Shard,
@@ -47,7 +53,9 @@ pub(crate) fn start(
         response.topics.push(ListOffsetsTopicResponse { name, partitions, ..Default::default() });
     }
     let read_committed = request.isolation_level == READ_COMMITTED;
-    spread(shard, io, call, ListOffsets(response), parts, |partitions| {
+    let with_leader_epoch = frame.version >= LEADER_EPOCH_FIRST_VERSION;
+    let api = ListOffsets { response, with_leader_epoch };
+    spread(shard, io, call, api, parts, |partitions| {
         Request::Offsets(OffsetsAsk { partitions, read_committed })
     });
     Ok(())
@@ -68,14 +76,16 @@ impl SpreadApi for ListOffsets {
         call: Token,
         outcomes: impl Iterator<Item = FoundOffset>,
     ) {
-        let places = self.0.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+        let places = self.response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
         for (place, found) in places.zip(outcomes) {
             place.error_code = found.error;
             place.offset = found.offset.0;
             place.timestamp = found.timestamp;
-            place.leader_epoch = found.leader_epoch.0;
+            if self.with_leader_epoch {
+                place.leader_epoch = found.leader_epoch.0;
+            }
         }
-        shard.respond::<ListOffsetsRequest>(io, call, &self.0);
+        shard.respond::<ListOffsetsRequest>(io, call, &self.response);
     }
 }
 

@@ -95,19 +95,21 @@ fn response(shard: &Shard, call: Token, request: &MetadataRequest) -> MetadataRe
 }
 
 fn answer_for(image: &Image, asked: &MetadataRequestTopic) -> MetadataResponseTopic {
-    let found = match &asked.name {
+    // An id counts where there is one, whatever stands in the name (Java's client sends an empty
+    // name with it).
+    let name = asked.name.clone().filter(|_| asked.topic_id.is_zero());
+    let found = match &name {
         Some(name) => image.topic_by_name(name),
         None => image.topic(asked.topic_id),
     };
     if let Some(topic) = found {
         return described(image, topic);
     }
-    let error_code = match &asked.name {
+    let error_code = match &name {
         Some(name) if !topics::is_valid_name(name) => ErrorCode::INVALID_TOPIC_EXCEPTION,
         Some(_) => ErrorCode::UNKNOWN_TOPIC_OR_PARTITION,
         None => ErrorCode::UNKNOWN_TOPIC_ID,
     };
-    let name = asked.name.clone();
     let is_internal = name.as_ref().is_some_and(|name| topics::is_internal(name));
     let topic_id = asked.topic_id;
     MetadataResponseTopic { error_code, name, topic_id, is_internal, ..Default::default() }

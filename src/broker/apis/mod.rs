@@ -20,12 +20,9 @@ pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
 
 use base::Token;
-use intercom::Reply;
 use protocol::{ApiKey, DecodeError, RequestFrame};
 
-use crate::calls::{Ask, Stage};
 use crate::shard::{Io, Shard};
-use crate::spread;
 
 /// Begins a call. An error closes the connection: the frame is no such request.
 type Start = fn(&mut Shard, &mut Io<'_>, Token, &RequestFrame) -> Result<(), DecodeError>;
@@ -110,32 +107,4 @@ pub(crate) fn handler_of(frame: &RequestFrame) -> Result<&'static Handler, Strin
 /// The APIs that are whole.
 pub(crate) fn handled() -> impl Iterator<Item = ApiKey> {
     HANDLERS.iter().map(|handler| handler.api_key)
-}
-
-/// A shard has answered what a call asked.
-pub(crate) fn answered(shard: &mut Shard, io: &mut Io<'_>, ask: &Ask, reply: Reply) {
-    let (call, slots) = (ask.call, ask.slots.as_slice());
-    match shard.stage_mut(call) {
-        Some(Stage::Spread(_)) => spread::answered(shard, io, call, slots, reply),
-        Some(Stage::Fetch(_)) => fetch::answered(shard, io, call, slots, reply),
-        Some(Stage::Creation(_)) => creation::answered(shard, io, call, reply),
-        Some(Stage::DescribeLogDirs(_)) => describe_log_dirs::answered(shard, io, call, reply),
-        other => unreachable!("nothing was asked in the stage {other:?}"),
-    }
-}
-
-/// An owner has news for a call.
-pub(crate) fn woken(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    if matches!(shard.stage_mut(call), Some(Stage::Fetch(_))) {
-        fetch::woken(shard, io, call);
-    }
-}
-
-/// A call has waited long enough.
-pub(crate) fn timed_out(shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-    match shard.stage_mut(call) {
-        Some(Stage::Fetch(_)) => fetch::timed_out(shard, io, call),
-        Some(Stage::Creation(_)) => creation::timed_out(shard, io, call),
-        _ => {}
-    }
 }

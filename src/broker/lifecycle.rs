@@ -1,0 +1,479 @@
+//! The life of a data shard: directories, metadata, listeners; then stopping in the reverse order.
+//!
+//! | stage | what happens | it ends when |
+//! |---|---|---|
+//! | `Loading` | directories are read, and the metadata log | both are there |
+//! | `Registering` | partitions and listeners open | the controller has unfenced this broker |
+//! | `Serving` | | the node is asked to stop |
+//! | `ClosingLogs` | every log is synced and trimmed | the last one is closed, or has failed |
+//! | `Checkpointing` | the keeper writes the directories' files | they are written |
+//! | `Stopped` | | |
+//!
+//! The *keeper* is the first data shard: it owns what the node has once, the listeners and the
+//! files of each log directory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use api::{Effect, FileOutcome, IoResult, SocketEffect, SocketId};
+use base::{Duration, Instant, Map, Offset, ShardId, Token, TopicPartition};
+use commitlog::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
+use intercom::{
+    Endpoint, FoundLog, LogDirectory, LogPosition, Message, QuorumReply, QuorumRequest, Request,
+};
+
+use crate::files::FileStep;
+use crate::life::LifeStage;
+use crate::owner::Notice;
+use crate::setup::Setup;
+use crate::shard::{Io, Shard, Timer};
+
+/// How often a shard looks for idle connections within `connections.max.idle.ms`.
+const IDLE_CHECKS: u32 = 10;
+/// Sockets that may be accepted before the node is ready; more wait in the kernel's backlog.
+const EARLY_SOCKETS_MAX: usize = 1 << 10;
+
+/// Starting.
+impl Shard {
+    /// Whether a log directory cannot be used.
+    pub(crate) fn is_offline(&self, index: usize) -> bool {
+        let found = self.life.found.as_ref().and_then(|found| found.get(index));
+        found.is_none_or(|directory| directory.offline.is_some())
+    }
+
+    /// Whether partitions are open or opening.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.life.stage > LifeStage::Loading
+    }
+
+    /// Whether the node is being stopped.
+    pub(crate) fn is_stopping(&self) -> bool {
+        self.life.is_stopping()
+    }
+
+    pub(crate) fn started(&mut self, io: &mut Io<'_>) {
+        if !self.setup.is_keeper() {
+            return;
+        }
+        let directories = self.setup.log_directories.clone();
+        for (index, directory) in directories.iter().enumerate() {
+            let index = u16::try_from(index).expect("directories are few");
+            let mut steps = Vec::new();
+            let directory = Directory::open(directory.path.clone(), &mut steps);
+            self.life.keeper().directories.push(directory);
+            self.file_directory_effects(io, index, steps);
+        }
+    }
+
+    pub(crate) fn on_directory(
+        &mut self,
+        io: &mut Io<'_>,
+        index: u16,
+        step: DirectoryStep,
+        outcome: FileOutcome,
+    ) {
+        let (mut steps, mut events) = (Vec::new(), Vec::new());
+        let directory = &mut self.life.keeper().directories[usize::from(index)];
+        directory.on_file(step, outcome, &mut steps, &mut events);
+        self.file_directory_effects(io, index, steps);
+        for event in events {
+            self.on_directory_event(io, index, event);
+        }
+    }
+
+    fn on_directory_event(&mut self, io: &mut Io<'_>, index: u16, event: DirectoryEvent) {
+        match event {
+            DirectoryEvent::Opened(found) => {
+                self.directory_found(io, index, described(&found));
+            }
+            DirectoryEvent::CheckpointWritten(_) | DirectoryEvent::Closed => self.wrote_one(io),
+            DirectoryEvent::Failed { cause } => {
+                let path = self.setup.log_directories[usize::from(index)].path.clone();
+                tracing::error!(directory = %path.display(), %cause, "a log directory is offline");
+                let found = LogDirectory {
+                    offline: Some(cause.to_string()),
+                    clean_shutdown: None,
+                    logs: Map::default(),
+                };
+                self.directory_found(io, index, found);
+            }
+        }
+    }
+
+    fn directory_found(&mut self, io: &mut Io<'_>, index: u16, found: LogDirectory) {
+        let keeper = self.life.keeper();
+        let place = &mut keeper.found[usize::from(index)];
+        if place.is_some() {
+            // It failed later in its life, while something was being written.
+            return self.wrote_one(io);
+        }
+        *place = Some(found);
+        if keeper.found.iter().any(Option::is_none) {
+            return;
+        }
+        let all: Arc<[LogDirectory]> = keeper.found.iter().flatten().cloned().collect();
+        if all.iter().all(|directory| directory.offline.is_some()) {
+            let sentence = "Every log directory is offline: see the lines above for why. Mend or \
+                            replace the disks that log.dirs names and start again."
+                .to_owned();
+            return io.effects.push(Effect::Fail { sentence });
+        }
+        for shard in (0..self.setup.data_shards).map(ShardId) {
+            if shard != self.setup.shard {
+                let message = Message::Found(Arc::clone(&all));
+                io.effects.push(Effect::Post { to: shard, message });
+            }
+        }
+        self.found_directories(io, all);
+    }
+
+    /// The directories have been read.
+    pub(crate) fn found_directories(&mut self, io: &mut Io<'_>, found: Arc<[LogDirectory]>) {
+        self.life.found = Some(found);
+        self.begin_when_loaded(io);
+    }
+
+    /// Both what the directories hold and what the metadata says is needed to open logs.
+    pub(crate) fn begin_when_loaded(&mut self, io: &mut Io<'_>) {
+        if self.life.stage != LifeStage::Loading || self.life.found.is_none() || self.view.is_none()
+        {
+            return;
+        }
+        self.life.enter(LifeStage::Registering);
+        self.open_all_partitions(io);
+        self.set_timers(io);
+        if !self.setup.is_keeper() {
+            return self.life.enter(LifeStage::Serving);
+        }
+        for (index, listener) in self.setup.listeners.iter().enumerate() {
+            let token = Token::from_bits(index as u64);
+            let backlog = self.setup.config.simple.socket_listen_backlog_size;
+            let address = listener.address;
+            io.effects.socket(SocketEffect::Listen { token, address, backlog });
+        }
+    }
+
+    fn set_timers(&mut self, io: &Io<'_>) {
+        let simple = &self.setup.config.simple;
+        let checkpoint = i64::from(simple.log_flush_offset_checkpoint_interval_ms);
+        let retention = simple.log_retention_check_interval_ms;
+        let idle = simple.connections_max_idle_ms;
+        self.timers.set(later(io, checkpoint), Timer::Checkpoint);
+        self.timers.set(later(io, retention), Timer::Retention);
+        if idle > 0 {
+            self.timers.set(later(io, idle / i64::from(IDLE_CHECKS)), Timer::Idle);
+        }
+    }
+
+    pub(crate) fn listening(
+        &mut self,
+        io: &mut Io<'_>,
+        token: Token,
+        result: IoResult<std::net::SocketAddr>,
+    ) {
+        let index = token.to_bits() as usize;
+        let listener = &self.setup.listeners[index];
+        let address = match result {
+            Ok(address) => address,
+            Err(error) => {
+                let sentence = format!(
+                    "Socket server failed to bind to {}: {}. Stop what listens there, or choose \
+                     another port in 'listeners'.",
+                    listener.address, error.cause
+                );
+                return io.effects.push(Effect::Fail { sentence });
+            }
+        };
+        let endpoint = Endpoint {
+            name: Arc::clone(&listener.name),
+            host: Arc::clone(&listener.advertised_host),
+            port: listener.advertised_port.unwrap_or(address.port()),
+            security_protocol: listener.security_protocol,
+        };
+        tracing::info!(listener = %listener.name, %address, "listening");
+        let keeper = self.life.keeper();
+        keeper.endpoints[index] = Some(endpoint);
+        if keeper.endpoints.iter().any(Option::is_none) {
+            return;
+        }
+        let endpoints = keeper.endpoints.iter().flatten().cloned().collect();
+        let previous_epoch = self.previous_broker_epoch();
+        let request = QuorumRequest::BrokerReady { endpoints, previous_epoch };
+        self.ask_quorum_for_shard(io, request);
+    }
+
+    /// The epoch that this broker had when it last stopped in order, or −1.
+    fn previous_broker_epoch(&self) -> i64 {
+        let found = self.life.found.iter().flat_map(|found| found.iter());
+        let epochs = found.map(|directory| directory.clean_shutdown.unwrap_or(-1));
+        epochs.min().unwrap_or(-1)
+    }
+
+    fn ask_quorum_for_shard(&mut self, io: &mut Io<'_>, request: QuorumRequest) {
+        let body = Request::Quorum(Box::new(request));
+        self.mail.request(io.effects, self.setup.quorum, Token::NONE, body);
+    }
+
+    pub(crate) fn on_quorum_reply(&mut self, io: &mut Io<'_>, reply: QuorumReply) {
+        match reply {
+            QuorumReply::BrokerReady(Ok(epoch)) => self.registered(io, epoch),
+            QuorumReply::BrokerReady(Err(sentence)) => {
+                io.effects.push(Effect::Fail { sentence });
+            }
+            QuorumReply::BrokerStopping => self.close_logs(io),
+            other => unreachable!("{other:?} answers no question of the keeper"),
+        }
+    }
+
+    fn registered(&mut self, io: &mut Io<'_>, broker_epoch: i64) {
+        self.life.keeper().broker_epoch = broker_epoch;
+        self.serve_when_unfenced(io);
+    }
+
+    /// As keeper: begins to serve once the image shows clients this broker. The controller's answer
+    /// may come before the image that it speaks of.
+    pub(crate) fn serve_when_unfenced(&mut self, io: &mut Io<'_>) {
+        if self.life.stage != LifeStage::Registering || self.life.keeper().broker_epoch < 0 {
+            return;
+        }
+        let image = self.view.as_ref().map(|view| &view.image);
+        let broker = image.and_then(|image| image.broker(self.setup.node));
+        if broker.is_none_or(|broker| broker.fenced) {
+            return;
+        }
+        self.life.enter(LifeStage::Serving);
+        let keeper = self.life.keeper();
+        let broker_epoch = keeper.broker_epoch;
+        let early = std::mem::take(&mut keeper.early);
+        tracing::info!(node = %self.setup.node, broker_epoch, "the broker is running");
+        for (token, socket) in early {
+            self.accepted(io, token, socket);
+        }
+    }
+
+    /// Gives a new connection to the data shard that has the fewest.
+    pub(crate) fn accepted(&mut self, io: &mut Io<'_>, token: Token, socket: SocketId) {
+        let stage = self.life.stage;
+        let keeper = self.life.keeper();
+        let early = stage < LifeStage::Serving && keeper.early.len() < EARLY_SOCKETS_MAX;
+        if early {
+            return keeper.early.push((token, socket));
+        }
+        if stage != LifeStage::Serving {
+            return io.effects.socket(SocketEffect::Close { socket, flush: false });
+        }
+        let loads = keeper.loads.iter_mut().enumerate();
+        let Some((shard, load)) = loads.min_by_key(|(_, load)| **load) else { return };
+        *load += 1;
+        let to = ShardId(u16::try_from(shard).expect("shards are counted by a u16"));
+        let listener = u16::try_from(token.to_bits()).expect("listeners are few");
+        io.effects.socket(SocketEffect::HandOver { socket, to, listener });
+    }
+
+    /// Tells the keeper how many connections there are.
+    pub(crate) fn report_load(&mut self, io: &mut Io<'_>) {
+        let connections = self.connections.count();
+        if self.setup.is_keeper() {
+            self.life.note_load(self.setup.shard, connections);
+        } else {
+            let message = Message::Load { connections };
+            io.effects.push(Effect::Post { to: Setup::KEEPER, message });
+        }
+    }
+}
+
+/// Stopping.
+impl Shard {
+    pub(crate) fn stop(&mut self, io: &mut Io<'_>) {
+        if self.life.is_stopping() {
+            return;
+        }
+        let never_served = self.life.stage == LifeStage::Loading;
+        if !self.setup.is_keeper() || never_served {
+            return self.close_logs(io);
+        }
+        for index in 0..self.setup.listeners.len() {
+            io.effects
+                .socket(SocketEffect::StopListening { token: Token::from_bits(index as u64) });
+        }
+        self.ask_quorum_for_shard(io, QuorumRequest::BrokerStopping);
+    }
+
+    fn close_logs(&mut self, io: &mut Io<'_>) {
+        if self.life.is_stopping() {
+            return;
+        }
+        self.life.enter(LifeStage::ClosingLogs);
+        for socket in self.connections.all() {
+            self.connections.close(socket, io.effects);
+        }
+        self.life.closing = self.with_owner(io, |owner, desk| owner.close_all(desk));
+        if self.life.closing == 0 {
+            self.logs_closed(io);
+        }
+    }
+
+    /// Takes note of what happened to logs.
+    pub(crate) fn take_notices(&mut self, io: &mut Io<'_>) {
+        for notice in self.owner.take_notices() {
+            match notice {
+                Notice::Closed(_) | Notice::Failed(..) if self.life.closing > 0 => {
+                    self.life.closing -= 1;
+                    if self.life.closing == 0 {
+                        self.logs_closed(io);
+                    }
+                }
+                Notice::Opened(_) | Notice::Closed(_) | Notice::Removed(_) | Notice::Failed(..) => {
+                }
+            }
+        }
+    }
+
+    fn logs_closed(&mut self, io: &mut Io<'_>) {
+        self.life.enter(LifeStage::Checkpointing);
+        self.send_checkpoints(io);
+        if !self.setup.is_keeper() {
+            self.life.enter(LifeStage::Stopped);
+            io.effects.push(Effect::Stopped);
+        }
+    }
+
+    /// Says to the keeper where this shard's logs stand.
+    pub(crate) fn send_checkpoints(&mut self, io: &mut Io<'_>) {
+        let positions = self.owner.positions();
+        let closed = self.life.is_stopping();
+        let body = Request::Checkpoints { positions, closed };
+        self.mail.request(io.effects, Setup::KEEPER, Token::NONE, body);
+        let interval = self.setup.config.simple.log_flush_offset_checkpoint_interval_ms;
+        if !closed {
+            self.timers.set(later(io, i64::from(interval)), Timer::Checkpoint);
+        }
+    }
+
+    /// As keeper: a shard says where its logs stand.
+    pub(crate) fn note_checkpoints(
+        &mut self,
+        io: &mut Io<'_>,
+        shard: ShardId,
+        positions: Vec<LogPosition>,
+        closed: bool,
+    ) {
+        let keeper = self.life.keeper();
+        keeper.positions.insert(shard, positions);
+        keeper.shards_closed += u16::from(closed);
+        let last = keeper.shards_closed == self.setup.data_shards;
+        if !closed || last {
+            self.write_checkpoints(io, last);
+        }
+    }
+
+    fn write_checkpoints(&mut self, io: &mut Io<'_>, last: bool) {
+        for index in 0..self.setup.log_directories.len() {
+            let index = u16::try_from(index).expect("directories are few");
+            let keeper = self.life.keeper();
+            if keeper.found[usize::from(index)].as_ref().is_none_or(|one| one.offline.is_some()) {
+                continue;
+            }
+            let all = keeper.positions.values().flatten();
+            let here: Vec<&LogPosition> = all.filter(|one| one.directory == index).collect();
+            let mut steps = Vec::new();
+            for kind in [
+                CheckpointKind::RecoveryPoint,
+                CheckpointKind::LogStartOffset,
+                CheckpointKind::Replication,
+            ] {
+                let entries = here.iter().filter_map(|position| entry(kind, position)).collect();
+                let directory = &mut keeper.directories[usize::from(index)];
+                directory.write_checkpoint(kind, entries, &mut steps);
+                keeper.writing += 1;
+            }
+            if last {
+                let epoch = keeper.broker_epoch;
+                keeper.directories[usize::from(index)].close(epoch, &mut steps);
+                keeper.writing += 1;
+            }
+            self.file_directory_effects(io, index, steps);
+        }
+        if last && self.life.keeper().writing == 0 {
+            self.keeper_stopped(io);
+        }
+    }
+
+    fn wrote_one(&mut self, io: &mut Io<'_>) {
+        let keeper = self.life.keeper();
+        keeper.writing = keeper.writing.saturating_sub(1);
+        let all_closed = keeper.shards_closed == self.setup.data_shards;
+        if keeper.writing == 0 && all_closed {
+            self.keeper_stopped(io);
+        }
+    }
+
+    fn keeper_stopped(&mut self, io: &mut Io<'_>) {
+        if self.life.stage != LifeStage::Stopped {
+            self.life.enter(LifeStage::Stopped);
+            io.effects.push(Effect::Stopped);
+        }
+    }
+
+    /// Closes connections that were idle for `connections.max.idle.ms`.
+    pub(crate) fn close_idle(&mut self, io: &mut Io<'_>) {
+        let idle_ms = self.setup.config.simple.connections_max_idle_ms;
+        let idle = Duration::from_millis(u64::try_from(idle_ms).unwrap_or(0));
+        let now = io.now.mono.as_nanos();
+        let before = now.saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
+        for socket in self.connections.idle_since(Instant::from_nanos(before)) {
+            self.connections.close(socket, io.effects);
+        }
+        self.timers.set(later(io, idle_ms / i64::from(IDLE_CHECKS)), Timer::Idle);
+    }
+
+    /// Lets go of segments that their topic's retention gives up.
+    pub(crate) fn look_for_retention(&mut self, io: &mut Io<'_>) {
+        self.with_owner(io, |owner, desk| owner.apply_retention(desk));
+        let interval = self.setup.config.simple.log_retention_check_interval_ms;
+        self.timers.set(later(io, interval), Timer::Retention);
+    }
+
+    fn file_directory_effects(
+        &mut self,
+        io: &mut Io<'_>,
+        index: u16,
+        steps: Vec<api::FileEffect<DirectoryStep>>,
+    ) {
+        for step in steps {
+            self.files.file(io.effects, step, |step| FileStep::Directory(index, step));
+        }
+    }
+}
+
+fn described(found: &FoundDirectory) -> LogDirectory {
+    let at = |map: &BTreeMap<TopicPartition, Offset>, log: &TopicPartition| {
+        map.get(log).copied().unwrap_or_default()
+    };
+    let logs = found.logs.iter().map(|log| {
+        let recovery_point = at(&found.recovery_points, log);
+        let log_start_offset = at(&found.log_start_offsets, log);
+        (log.clone(), FoundLog { recovery_point, log_start_offset })
+    });
+    LogDirectory {
+        offline: None,
+        clean_shutdown: found.clean_shutdown.then(|| found.broker_epoch.unwrap_or(-1)),
+        logs: logs.collect(),
+    }
+}
+
+fn later(io: &Io<'_>, interval_ms: i64) -> Instant {
+    io.now.mono + Duration::from_millis(u64::try_from(interval_ms).unwrap_or(1).max(1))
+}
+
+/// What a checkpoint says of a log. Kafka leaves out log start offsets that are the base offset of
+/// the first segment; one of 0 always is.
+fn entry(kind: CheckpointKind, position: &LogPosition) -> Option<(TopicPartition, base::Offset)> {
+    let offset = match kind {
+        CheckpointKind::RecoveryPoint => position.recovery_point,
+        CheckpointKind::LogStartOffset if position.log_start_offset.0 == 0 => return None,
+        CheckpointKind::LogStartOffset => position.log_start_offset,
+        CheckpointKind::Replication => position.high_watermark,
+    };
+    Some((position.partition.clone(), offset))
+}

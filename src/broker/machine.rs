@@ -1,0 +1,290 @@
+//! The shard as a machine: its events, taken apart, and the order in which things happen in a
+//! step and at the end of a turn.
+
+use api::{Effects, Event, FileOutcome, Machine, SocketId};
+use base::{Instant, Map, Now, ShardId, Token};
+use intercom::{Message, Reply, Request};
+use protocol::RequestFrame;
+
+use crate::apis;
+use crate::connections::Room;
+use crate::files::FileStep;
+use crate::owner::Asker;
+use crate::shard::{Call, Head, Io, Shard, Stage, Timer};
+
+impl Machine for Shard {
+    type Message = Message;
+
+    fn step(&mut self, now: Now, event: Event<Message>, effects: &mut Effects<Message>) {
+        let io = &mut Io { now, effects };
+        match event {
+            Event::Started => self.started(io),
+            Event::Listening { token, result } => self.listening(io, token, result),
+            Event::Accepted { token, socket, .. } => self.accepted(io, token, socket),
+            Event::Opened { socket, listener, peer } => {
+                self.connections.open(socket, listener, peer, now.mono);
+                self.report_load(io);
+            }
+            Event::Received { socket, bytes } => {
+                if self.connections.received(socket, bytes, now.mono) {
+                    self.ready.push_back(socket);
+                }
+            }
+            Event::Sent { socket, bytes } => {
+                if self.connections.sent(socket, bytes) {
+                    self.connections.touch(socket);
+                    self.ready.push_back(socket);
+                }
+            }
+            Event::Closed { socket, .. } => self.closed(io, socket),
+            Event::File { token, outcome } => self.on_file(io, token, outcome),
+            Event::Mesh { from, message } => self.on_message(io, from, message),
+            Event::WakeUp => self.on_time(io),
+            Event::Stop => self.stop(io),
+            Event::Connected { .. } => unreachable!("a data shard connects to nobody"),
+        }
+        self.settle(io);
+    }
+
+    fn end_of_turn(&mut self, now: Now, effects: &mut Effects<Message>) {
+        let io = &mut Io { now, effects };
+        self.with_owner(io, |owner, desk| owner.end_of_turn(desk));
+        self.spread_news(io);
+        self.settle(io);
+        self.connections.end_of_turn(io.effects);
+        self.set_wake_up(io);
+    }
+}
+
+/// Home of connections.
+impl Shard {
+    /// Sends the answers that are next in order, then starts what may start. Ends when there is
+    /// nothing left that this shard can do by itself.
+    fn settle(&mut self, io: &mut Io<'_>) {
+        loop {
+            if self.has_room_for_calls() {
+                self.ready.append(&mut self.starved);
+            }
+            while let Some(message) = self.mail.next_local() {
+                self.on_message(io, self.setup.shard, message);
+            }
+            let Some(socket) = self.ready.pop_front() else { break };
+            self.release(socket);
+            self.start_calls(io, socket);
+        }
+    }
+
+    /// Puts the answers that are next in order into the connection's outbox.
+    fn release(&mut self, socket: SocketId) {
+        while let Some(connection) = self.connections.get_mut(socket) {
+            let Some(&oldest) = connection.calls.front() else { break };
+            let stage = self.calls.get(oldest).map(|call| &call.stage);
+            if !matches!(stage, Some(Stage::Answered(_) | Stage::Silent)) {
+                break;
+            }
+            connection.calls.pop_front();
+            connection.exclusive &= !connection.calls.is_empty();
+            let call = self.calls.remove(oldest).expect("it was looked at a line ago");
+            if let Stage::Answered(parts) = call.stage {
+                self.connections.answer(socket, parts);
+            }
+        }
+    }
+
+    fn start_calls(&mut self, io: &mut Io<'_>, socket: SocketId) {
+        let limit = self.setup.config.simple.socket_request_max_bytes;
+        loop {
+            if !self.has_room_for_calls() {
+                return self.starved.push_back(socket);
+            }
+            let Some(connection) = self.connections.get_mut(socket) else { return };
+            if connection.room() == Room::Wait {
+                return self.connections.touch(socket);
+            }
+            match connection.next_frame(limit) {
+                Ok(None) => return self.connections.touch(socket),
+                Ok(Some(frame)) => self.start_call(io, socket, frame),
+                Err(error) => {
+                    let peer = connection.peer;
+                    tracing::warn!(%peer, %error, "closing a connection");
+                    return self.connections.close(socket, io.effects);
+                }
+            }
+        }
+    }
+
+    /// Whether another call may start: it has a place, and what it asks of others will leave.
+    fn has_room_for_calls(&self) -> bool {
+        !self.calls.is_full() && self.mail.has_room()
+    }
+
+    fn start_call(&mut self, io: &mut Io<'_>, socket: SocketId, frame: bytes::Bytes) {
+        if let Err(error) = self.try_start_call(io, socket, frame) {
+            let peer = self.connections.get(socket).map(|connection| connection.peer);
+            tracing::warn!(?peer, %error, "closing a connection");
+            self.connections.close(socket, io.effects);
+        }
+    }
+
+    /// An error is a sentence on why the frame is no request that is served here.
+    fn try_start_call(
+        &mut self,
+        io: &mut Io<'_>,
+        socket: SocketId,
+        frame: bytes::Bytes,
+    ) -> Result<(), String> {
+        let frame = RequestFrame::decode(frame).map_err(|error| error.to_string())?;
+        let handler = apis::handler_of(&frame)?;
+        let head = Head {
+            api_key: handler.api_key,
+            version: frame.version,
+            correlation_id: frame.correlation_id,
+        };
+        let call = Call { socket, head, stage: Stage::Started, timer: None };
+        let call = self.calls.insert(call).expect("there was room before the frame was cut");
+        if let Some(connection) = self.connections.get_mut(socket) {
+            connection.calls.push_back(call);
+            connection.exclusive = !handler.pipelined;
+        }
+        (handler.start)(self, io, call, &frame)
+            .map_err(|error| format!("{} version {}: {error}", head.api_key, head.version))
+    }
+
+    fn closed(&mut self, io: &mut Io<'_>, socket: SocketId) {
+        let Some(connection) = self.connections.remove(socket) else { return };
+        // What they still wait for will find nobody: an answer that nobody reads is not made.
+        for call in connection.calls {
+            let call = self.calls.remove(call);
+            if let Some(timer) = call.and_then(|call| call.timer) {
+                self.timers.cancel(timer);
+            }
+        }
+        self.report_load(io);
+    }
+}
+
+/// Messages, files and time.
+impl Shard {
+    fn on_file(&mut self, io: &mut Io<'_>, token: Token, outcome: FileOutcome) {
+        match self.files.done(token) {
+            FileStep::Log(partition, step) => {
+                self.with_owner(io, |owner, desk| owner.on_file(desk, partition, step, outcome));
+                self.take_notices(io);
+            }
+            FileStep::Load(partition) => {
+                self.with_owner(io, |owner, desk| owner.load_read(desk, partition, outcome));
+            }
+            FileStep::Directory(index, step) => self.on_directory(io, index, step, outcome),
+            FileStep::Space(call, index) => {
+                let space = outcome.space().ok();
+                if let Some(waiting) = self.take_waiting(call) {
+                    waiting.measured(self, io, call, index, space);
+                }
+            }
+        }
+    }
+
+    fn on_message(&mut self, io: &mut Io<'_>, from: ShardId, message: Message) {
+        match message {
+            Message::Request { id, body } => self.on_request(io, Asker { shard: from, id }, body),
+            Message::Reply { id, body } => {
+                self.mail.replied(io.effects, from);
+                self.on_reply(io, id, body);
+            }
+            Message::Published(published) => self.published(io, published),
+            Message::Found(found) => self.found_directories(io, found),
+            Message::Load { connections } => self.life.note_load(from, connections),
+        }
+    }
+
+    /// There is a newer image.
+    pub(crate) fn view_changed(&mut self, io: &mut Io<'_>) {
+        for call in std::mem::take(&mut self.awaiting_view) {
+            if let Some(waiting) = self.take_waiting(call) {
+                waiting.view_changed(self, io, call);
+            }
+        }
+    }
+
+    fn on_request(&mut self, io: &mut Io<'_>, asker: Asker, body: Request) {
+        match body {
+            Request::Woken(calls) => {
+                for call in calls {
+                    if let Some(waiting) = self.take_waiting(call) {
+                        waiting.woken(self, io, call);
+                    }
+                }
+                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
+            }
+            Request::Checkpoints { positions, closed } => {
+                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
+                self.note_checkpoints(io, asker.shard, positions, closed);
+            }
+            Request::Late { id, body } => {
+                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
+                self.on_reply(io, id, *body);
+            }
+            Request::Quorum(_) => unreachable!("a data shard is asked nothing of the quorum"),
+            body => self.with_owner(io, |owner, desk| owner.ask(desk, asker, body)),
+        }
+    }
+
+    fn on_reply(&mut self, io: &mut Io<'_>, id: Token, reply: Reply) {
+        if matches!(reply, Reply::Later) {
+            // The lane's slot is free again; the question stays open.
+            return;
+        }
+        let Some(ask) = self.asks.remove(id) else {
+            return self.on_reply_to_shard(io, reply);
+        };
+        if let Some(waiting) = self.take_waiting(ask.call) {
+            waiting.answered(self, io, ask.call, &ask.slots, reply);
+        }
+    }
+
+    /// A reply to what the shard asked for itself and not for a call.
+    fn on_reply_to_shard(&mut self, io: &mut Io<'_>, reply: Reply) {
+        match reply {
+            Reply::Taken => {}
+            Reply::Quorum(reply) => self.on_quorum_reply(io, *reply),
+            other => unreachable!("{other:?} answers no question of this shard"),
+        }
+    }
+
+    fn on_time(&mut self, io: &mut Io<'_>) {
+        self.wake_at = Instant::FAR_FUTURE;
+        self.with_owner(io, |owner, desk| owner.on_time(desk));
+        while let Some(timer) = self.timers.expired(io.now.mono) {
+            match timer {
+                Timer::Call(call) => {
+                    if let Some(waiting) = self.take_waiting(call) {
+                        waiting.timed_out(self, io, call);
+                    }
+                }
+                Timer::Checkpoint => self.send_checkpoints(io),
+                Timer::Retention => self.look_for_retention(io),
+                Timer::Idle => self.close_idle(io),
+            }
+        }
+    }
+
+    /// Tells the homes of watches that there is news, each home once a turn.
+    fn spread_news(&mut self, io: &mut Io<'_>) {
+        let mut by_home: Map<ShardId, Vec<Token>> = Map::default();
+        for (home, watch) in self.owner.take_news() {
+            by_home.entry(home).or_default().push(watch);
+        }
+        for (home, watches) in by_home {
+            self.mail.request(io.effects, home, Token::NONE, Request::Woken(watches));
+        }
+    }
+
+    fn set_wake_up(&mut self, io: &mut Io<'_>) {
+        let next = self.timers.next_at().into_iter().chain(self.owner.next_alarm()).min();
+        let next = next.unwrap_or(Instant::FAR_FUTURE);
+        if next != self.wake_at {
+            self.wake_at = next;
+            io.effects.push(api::Effect::WakeAt(next));
+        }
+    }
+}
