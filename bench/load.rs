@@ -20,8 +20,8 @@ use crate::schedule::Schedule;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a load stays silent before it is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
-/// The last part of a wait is spent looking. A sleeping core takes tens of microseconds to wake, and
-/// the server would pay for the interrupt that wakes it.
+/// The last part of a wait is spent looking. A sleeping core takes tens of microseconds to wake,
+/// and the server would pay for the interrupt that wakes it.
 const SPIN: Duration = Duration::from_micros(300);
 /// Completions that are handled at once.
 const COMPLETIONS_MAX: usize = 1024;

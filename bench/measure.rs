@@ -16,8 +16,8 @@ const PREFILL_BATCH_BYTES: usize = 16 << 10;
 const PREFILL_BYTES: u64 = 256 << 20;
 /// How long producing that may take.
 const PREFILL_TIME_MAX: Duration = Duration::from_secs(60);
-/// Where a produce load ends early: beyond it the disk is measured, which throttles all writers once
-/// too much of the page cache waits for it.
+/// Where a produce load ends early: beyond it the disk is measured, which throttles all writers
+/// once too much of the page cache waits for it.
 const PRODUCED_BYTES_MAX: u64 = 2_000_000_000;
 /// How long a broker waits for the first byte of a fetch.
 const FETCH_WAIT_MAX: Duration = Duration::from_millis(500);
