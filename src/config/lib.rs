@@ -4,7 +4,7 @@
 //!
 //! Depends on: `base`. Deliberately absent: files and their paths (callers hand in the bytes), the
 //! wire types of the requests that describe and alter, which topics and brokers exist, the
-//! documentation of keys, and Java classes: a key that names one beside Kafka's own is refused
+//! documentation that Kafka has of its keys, and Java classes: a key that names one beside Kafka's own is refused
 //! with Kafka's words for a class that is not there.
 //!
 //! The tables of keys (`keys/*.txt`) are facts taken from Kafka's classes by
@@ -14,6 +14,7 @@ mod alter;
 mod broker;
 mod checks;
 mod describe;
+mod documentation;
 mod group_checks;
 pub mod key;
 mod layers;
@@ -35,6 +36,7 @@ pub use describe::{
     Entry, Source, Synonym, describe_all_brokers, describe_broker, describe_new_topic,
     describe_topic,
 };
+pub use documentation::documentation;
 pub use layers::Layers;
 pub use listener::{Listener, ProtocolMap, SecurityProtocol};
 pub use properties::{Pairs, PropertiesError, parse as parse_properties};

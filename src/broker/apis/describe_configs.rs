@@ -26,13 +26,11 @@ pub(crate) fn start(
 ) -> Result<(), DecodeError> {
     let request: DescribeConfigsRequest = frame.body()?;
     let view = shard.view.as_ref().expect("there is an image before there are connections");
-    let results = request.resources.iter().map(|resource| {
-        let with_synonyms = request.include_synonyms;
-        match describe(shard, &view.image, resource) {
-            Ok(configs) => result(resource, ErrorCode::NONE, None, configs, with_synonyms),
-            Err((code, message)) => result(resource, code, Some(message), Vec::new(), false),
-        }
-    });
+    let results =
+        request.resources.iter().map(|resource| match describe(shard, &view.image, resource) {
+            Ok(configs) => result(&request, resource, ErrorCode::NONE, None, configs),
+            Err((code, message)) => result(&request, resource, code, Some(message), Vec::new()),
+        });
     let response = DescribeConfigsResponse { results: results.collect(), ..Default::default() };
     shard.respond::<DescribeConfigsRequest>(io, call, &response);
     Ok(())
@@ -137,17 +135,22 @@ fn entry(entry: Entry) -> DescribeConfigsResourceResult {
 }
 
 fn result(
+    request: &DescribeConfigsRequest,
     resource: &DescribeConfigsResource,
     error_code: ErrorCode,
     error_message: Option<String>,
     mut configs: Vec<DescribeConfigsResourceResult>,
-    with_synonyms: bool,
 ) -> DescribeConfigsResult {
     if let Some(wanted) = &resource.configuration_keys {
         configs.retain(|config| wanted.contains(&config.name));
     }
-    if !with_synonyms {
-        configs.iter_mut().for_each(|config| config.synonyms.clear());
+    for config in &mut configs {
+        if !request.include_synonyms {
+            config.synonyms.clear();
+        }
+        if request.include_documentation {
+            config.documentation = config::documentation(&config.name).map(Str::from);
+        }
     }
     DescribeConfigsResult {
         error_code,

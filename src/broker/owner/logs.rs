@@ -49,6 +49,7 @@ impl Owner {
                 .led(opening.leads, opening.leader_epoch);
         let token = self.partitions.insert(partition).expect("the image's partitions are bounded");
         self.by_key.insert(opening.key, token);
+        self.opening.insert(token);
         self.file_log_effects(desk, token);
     }
 
@@ -87,6 +88,7 @@ impl Owner {
     /// The topic was deleted: its log goes, and who waits for it is told.
     pub(crate) fn delete(&mut self, desk: &mut Desk<'_>, key: PartitionKey, random: Uuid) {
         let Some(token) = self.by_key.remove(&key) else { return };
+        self.opening.remove(&token);
         self.end_host(desk, token);
         self.refuse_waiting(desk, token);
         self.wake(token);
@@ -280,6 +282,7 @@ impl Owner {
     }
 
     fn opened(&mut self, desk: &mut Desk<'_>, token: Token) {
+        self.opening.remove(&token);
         let partition = self.partition(token);
         partition.opened();
         let led_in = partition.led_in();
@@ -311,6 +314,7 @@ impl Owner {
     }
 
     fn failed(&mut self, desk: &mut Desk<'_>, token: Token, sentence: String) {
+        self.opening.remove(&token);
         self.refuse_waiting(desk, token);
         self.wake(token);
         let partition = self.partition(token);

@@ -12,6 +12,8 @@ mod offsets;
 
 pub(crate) use logs::Opening;
 
+use std::collections::BTreeSet;
+
 use api::{Effects, FileEffect};
 use base::{Instant, Map, Now, Random, ShardId, Slab, Timers, Token};
 use commitlog::{LogEvent, LogStep, Ticket};
@@ -117,6 +119,8 @@ impl Desk<'_> {
 pub(crate) struct Owner {
     partitions: Slab<Partition>,
     by_key: Map<PartitionKey, Token>,
+    /// Partitions whose log is still opening.
+    opening: BTreeSet<Token>,
     serving: Slab<Serving>,
     /// Whom a search by timestamp is for.
     searches: Map<(Token, Ticket), Place>,
@@ -151,6 +155,7 @@ impl Owner {
             random,
             partitions: Slab::new(PARTITIONS_MAX),
             by_key: Map::default(),
+            opening: BTreeSet::new(),
             serving: Slab::new(SERVING_MAX),
             searches: Map::default(),
             locating: Map::default(),
@@ -169,7 +174,9 @@ impl Owner {
 impl Owner {
     /// Handles a request of a home shard.
     pub(crate) fn ask(&mut self, desk: &mut Desk<'_>, asker: Asker, request: Request) {
-        if let Some(token) = self.first_opening(&request) {
+        if !self.opening.is_empty()
+            && let Some(token) = self.first_opening(&request)
+        {
             return self.park(desk, token, asker, request);
         }
         match request {
