@@ -11,6 +11,9 @@ use crate::frames::{FrameError, Frames};
 
 /// Requests of one connection that are under way at once. A client that sends more waits.
 pub(crate) const CALLS_PER_CONNECTION_MAX: usize = 64;
+/// Requests of one connection that start in one turn of the core. What more has arrived waits for
+/// the next turn, so that a client that pipelines small requests does not keep others waiting.
+const STARTED_PER_TURN_MAX: usize = 64;
 /// Bytes of answers that a connection has not taken yet, above which its next request waits: a
 /// client that sends and never reads costs no more than this and one answer.
 pub(crate) const UNSENT_BYTES_MAX: u64 = 4 << 20;
@@ -30,6 +33,7 @@ pub(crate) struct Connection {
     pub(crate) exclusive: bool,
     outbox: Vec<Part>,
     unsent_bytes: u64,
+    started_in_turn: usize,
     paused: bool,
     closing: bool,
     last_active: Instant,
@@ -39,7 +43,10 @@ pub(crate) struct Connection {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
     Free,
+    /// When something of its own is done.
     Wait,
+    /// In the next turn.
+    NextTurn,
 }
 
 impl Connection {
@@ -53,6 +60,7 @@ impl Connection {
             exclusive: false,
             outbox: Vec::new(),
             unsent_bytes: 0,
+            started_in_turn: 0,
             paused: false,
             closing: false,
             last_active: now,
@@ -65,7 +73,18 @@ impl Connection {
             || self.exclusive
             || self.calls.len() >= CALLS_PER_CONNECTION_MAX
             || self.unsent_bytes > UNSENT_BYTES_MAX;
-        if waits { Room::Wait } else { Room::Free }
+        match waits {
+            true => Room::Wait,
+            false if self.started_in_turn >= STARTED_PER_TURN_MAX => Room::NextTurn,
+            false => Room::Free,
+        }
+    }
+
+    /// A request of it starts.
+    pub(crate) fn starts(&mut self, call: Token, exclusive: bool) {
+        self.calls.push_back(call);
+        self.exclusive = exclusive;
+        self.started_in_turn += 1;
     }
 
     /// The next whole request, if there is one.
@@ -164,6 +183,7 @@ impl Connections {
     pub(crate) fn end_of_turn<M>(&mut self, effects: &mut Effects<M>) {
         for socket in std::mem::take(&mut self.touched) {
             let Some(connection) = self.get_mut(socket) else { continue };
+            connection.started_in_turn = 0;
             connection.send(effects);
             connection.frames.settle();
             connection.pause_or_resume(effects);
@@ -199,7 +219,7 @@ impl Connection {
     }
 
     fn pause_or_resume<M>(&mut self, effects: &mut Effects<M>) {
-        let full = self.room() == Room::Wait && self.frames.held_bytes() > WAITING_BYTES_MAX;
+        let full = self.room() != Room::Free && self.frames.held_bytes() > WAITING_BYTES_MAX;
         if full && !self.paused {
             self.paused = true;
             effects.socket(SocketEffect::PauseRead { socket: self.socket });
@@ -258,6 +278,22 @@ mod tests {
         connections.touch(SOCKET);
         connections.end_of_turn(&mut effects);
         assert_eq!(names(&effects), ["send", "pause", "resume"]);
+    }
+
+    #[test]
+    fn many_small_requests_are_spread_over_turns() {
+        let (mut connections, mut effects) = (open(), Effects::<()>::new());
+        let room = |connections: &Connections| connections.get(SOCKET).map(Connection::room);
+        for call in 0..STARTED_PER_TURN_MAX as u64 {
+            assert_eq!(room(&connections), Some(Room::Free));
+            let connection = connections.get_mut(SOCKET).expect("open");
+            connection.starts(Token::from_bits(call), false);
+            connection.calls.pop_front();
+        }
+        assert_eq!(room(&connections), Some(Room::NextTurn));
+        connections.touch(SOCKET);
+        connections.end_of_turn(&mut effects);
+        assert_eq!(room(&connections), Some(Room::Free));
     }
 
     #[test]

@@ -98,8 +98,13 @@ impl Shard {
                 return self.starved.push_back(socket);
             }
             let Some(connection) = self.connections.get_mut(socket) else { return };
-            if connection.room() == Room::Wait {
-                return self.connections.touch(socket);
+            match connection.room() {
+                Room::Free => {}
+                Room::Wait => return self.connections.touch(socket),
+                Room::NextTurn => {
+                    self.next_turn.push(socket);
+                    return self.connections.touch(socket);
+                }
             }
             match connection.next_frame(limit) {
                 Ok(None) => return self.connections.touch(socket),
@@ -143,8 +148,7 @@ impl Shard {
         let call = Call { socket, head, stage: Stage::Started, timer: None };
         let call = self.calls.insert(call).expect("there was room before the frame was cut");
         if let Some(connection) = self.connections.get_mut(socket) {
-            connection.calls.push_back(call);
-            connection.exclusive = !handler.pipelined;
+            connection.starts(call, !handler.pipelined);
         }
         (handler.start)(self, io, call, &frame)
             .map_err(|error| format!("{} version {}: {error}", head.api_key, head.version))
@@ -253,6 +257,7 @@ impl Shard {
 
     fn on_time(&mut self, io: &mut Io<'_>) {
         self.wake_at = Instant::FAR_FUTURE;
+        self.ready.extend(self.next_turn.drain(..));
         self.with_owner(io, |owner, desk| owner.on_time(desk));
         while let Some(timer) = self.timers.expired(io.now.mono) {
             match timer {
@@ -281,7 +286,11 @@ impl Shard {
 
     fn set_wake_up(&mut self, io: &mut Io<'_>) {
         let next = self.timers.next_at().into_iter().chain(self.owner.next_alarm()).min();
-        let next = next.unwrap_or(Instant::FAR_FUTURE);
+        let next = if self.next_turn.is_empty() {
+            next.unwrap_or(Instant::FAR_FUTURE)
+        } else {
+            io.now.mono
+        };
         if next != self.wake_at {
             self.wake_at = next;
             io.effects.push(api::Effect::WakeAt(next));

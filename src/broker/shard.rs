@@ -183,6 +183,8 @@ pub struct Shard {
     pub(crate) asks: Slab<Ask>,
     /// Connections whose next request may be there and may start.
     pub(crate) ready: VecDeque<SocketId>,
+    /// Connections that have started enough requests in this turn.
+    pub(crate) next_turn: Vec<SocketId>,
     /// Connections that have to wait until there is room for another call.
     pub(crate) starved: VecDeque<SocketId>,
     pub(crate) wake_at: Instant,
@@ -211,6 +213,7 @@ impl Shard {
             calls: Slab::new(CALLS_MAX),
             asks: Slab::new(ASKS_MAX),
             ready: VecDeque::new(),
+            next_turn: Vec::new(),
             starved: VecDeque::new(),
             wake_at: Instant::FAR_FUTURE,
         }

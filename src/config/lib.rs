@@ -4,8 +4,8 @@
 //!
 //! Depends on: `base`. Deliberately absent: files and their paths (callers hand in the bytes), the
 //! wire types of the requests that describe and alter, which topics and brokers exist, the
-//! documentation that Kafka has of its keys, and Java classes: a key that names one beside Kafka's own is refused
-//! with Kafka's words for a class that is not there.
+//! documentation that Kafka has of its keys, and Java classes: a key that names one beside Kafka's
+//! own is refused with Kafka's words for a class that is not there.
 //!
 //! The tables of keys (`keys/*.txt`) are facts taken from Kafka's classes by
 //! `cargo xtask config-keys`, and become static arrays when the crate is built.
