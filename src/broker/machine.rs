@@ -61,6 +61,8 @@ impl Shard {
     /// Sends the answers that are next in order, then starts what may start. Ends when there is
     /// nothing left that this shard can do by itself.
     fn settle(&mut self, io: &mut Io<'_>) {
+        // A log can speak in any call: one that has nothing left to write is closed at once.
+        self.take_notices(io);
         loop {
             if self.has_room_for_calls() {
                 self.ready.append(&mut self.starved);
@@ -173,7 +175,6 @@ impl Shard {
         match self.files.done(token) {
             FileStep::Log(partition, step) => {
                 self.with_owner(io, |owner, desk| owner.on_file(desk, partition, step, outcome));
-                self.take_notices(io);
             }
             FileStep::Load(partition) => {
                 self.with_owner(io, |owner, desk| owner.load_read(desk, partition, outcome));

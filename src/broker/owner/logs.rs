@@ -107,6 +107,7 @@ impl Owner {
                 continue;
             }
             closing += 1;
+            self.end_host(desk, token);
             self.with_log(desk, token, |log, now, effects, events| {
                 log.flush_turn(now, effects);
                 log.close(now, effects, events);
