@@ -5,9 +5,7 @@ use commitlog::LogConfig;
 use config::{BrokerConfig, TopicConfig};
 use coordinator::WriteRules;
 use group::GroupConfig;
-use records::{
-    Batch, Codec, Compression, GZIP_LEVEL_DEFAULT, ProduceRules, TimestampType, ZSTD_LEVEL_DEFAULT,
-};
+use records::{Batch, Codec, Compression, ProduceRules, TimestampType};
 
 /// The rules of one topic.
 #[derive(Clone, Debug)]
@@ -80,7 +78,7 @@ impl TopicRules {
 
     /// The compression that a batch is rebuilt with when it keeps its codec.
     pub(crate) fn same_compression(&self, batch: &Batch) -> Compression {
-        default_compression(batch.header().codec().unwrap_or(Codec::None))
+        batch.header().codec().unwrap_or(Codec::None).into()
     }
 }
 
@@ -116,19 +114,8 @@ pub(crate) fn group_config(config: &BrokerConfig) -> GroupConfig {
         offsets_retention_ms: i64::from(simple.offsets_retention_minutes) * 60_000,
         retention_check_interval_ms: simple.offsets_retention_check_interval_ms,
         write: WriteRules {
-            compression: default_compression(codec.unwrap_or(Codec::None)),
+            compression: codec.unwrap_or(Codec::None).into(),
             batch_bytes_max: usize::try_from(simple.message_max_bytes).unwrap_or(0),
         },
-    }
-}
-
-/// A codec at its own level.
-fn default_compression(codec: Codec) -> Compression {
-    match codec {
-        Codec::None => Compression::None,
-        Codec::Gzip => Compression::Gzip { level: GZIP_LEVEL_DEFAULT },
-        Codec::Snappy => Compression::Snappy,
-        Codec::Lz4 => Compression::Lz4,
-        Codec::Zstd => Compression::Zstd { level: ZSTD_LEVEL_DEFAULT },
     }
 }
