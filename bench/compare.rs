@@ -156,8 +156,10 @@ impl Comparison<'_> {
             return Ok(peak);
         }
         let how = Producing { bytes_per_second: None, ..*how };
+        self.topics += 1;
+        let topic = format!("peak-of-kafka-{}", self.topics);
         let server = self.server(Target::Kafka)?;
-        let measured = measure::produce(server, "peak-of-kafka", &how, self.size.times)?;
+        let measured = measure::produce(server, &topic, &how, self.size.times)?;
         let peak = measured.megabytes_per_second.expect("a load has a throughput") * 1e6;
         (self.say)(&format!("    Kafka takes {:.1} MB/s at most", peak / 1e6));
         self.kafka_peak = Some(peak);

@@ -100,7 +100,11 @@ impl Client {
         let deadline = Instant::now() + TOPIC_TIME_MAX;
         loop {
             if let Some(id) = self.topic_id(name, partitions)? {
-                return Ok(Topic { name: name.to_owned(), id, partitions });
+                let topic = Topic { name: name.to_owned(), id, partitions };
+                // Kafka tells of a leader before that has its log: only a partition knows.
+                if self.end_offsets(&topic).is_ok() {
+                    return Ok(topic);
+                }
             }
             if Instant::now() > deadline {
                 return Err(format!("topic {name} has no leaders after {TOPIC_TIME_MAX:?}"));
@@ -124,7 +128,7 @@ impl Client {
         answer.responses.iter().try_for_each(|topic| succeeded("DeleteTopics", topic.error_code))
     }
 
-    /// The sum of the end offsets of all partitions.
+    /// The end offsets of all partitions, in their order.
     ///
     /// # Errors
     /// A sentence: the broker refuses.
