@@ -124,6 +124,19 @@ impl Broker {
         broker
     }
 
+    /// Starts a broker whose log lines cannot be written, as when their disk is full.
+    ///
+    /// # Panics
+    /// When it doesn't come up.
+    pub fn without_log() -> Broker {
+        let mut broker = Broker::prepare(&[]);
+        broker.format(&format!("--cluster-id {CLUSTER_ID}")).ok();
+        broker.wrapper =
+            ["sh", "-c", "exec \"$@\" 2> /dev/full", "without-log"].map(OsString::from).into();
+        broker.start_again();
+        broker
+    }
+
     /// Starts a broker as `cargo run -- dev` does, without a file of settings: Corelane only.
     ///
     /// # Panics

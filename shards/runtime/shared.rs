@@ -188,10 +188,11 @@ impl Shared {
 
     /// Ends the node at once; the first failure is the one that is told.
     pub(crate) fn fail(&self, error: RunError) {
-        tracing::error!("{error}");
-        // A later failure follows from the first.
-        let _ = self.failure.set(error);
+        // First of all the node ends: that must not hang on whether a line can be written. A later
+        // failure follows from the first.
+        let _ = self.failure.set(error.clone());
         self.ring_all();
+        tracing::error!("{error}");
     }
 
     fn ring_all(&self) {

@@ -14,7 +14,10 @@ pub(crate) fn start_logging() {
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
-        .with_target(false);
+        .with_target(false)
+        // A line that cannot be written, because the disk is full or the reader of a pipe has gone,
+        // is lost. To complain of it would be to write to standard error again, and to panic.
+        .log_internal_errors(false);
     // A second call would be a bug that shows as doubled lines; the first subscriber stays.
     let _ = lines.try_init();
 }

@@ -1,8 +1,9 @@
 //! What a broker says when it cannot start: in words that help, and without harm to the data.
 
 use std::fs;
+use std::io::Write;
 
-use blackbox::{Broker, Target, target};
+use blackbox::{Broker, Target, target, wire};
 
 #[test]
 fn a_folder_in_use_is_left_alone() {
@@ -80,4 +81,14 @@ fn settings_that_are_wrong_get_kafkas_words() {
     );
     check("compression.type", "rar", "Invalid value rar for configuration compression.type");
     check("listeners", "nonsense", "nonsense");
+}
+
+#[test]
+fn a_log_that_cannot_be_written_ends_no_broker() {
+    let broker = Broker::without_log();
+    // The broker has a line for a length that no request may have.
+    let mut stream = broker.connect();
+    stream.write_all(&i32::MAX.to_be_bytes()).expect("the broker reads");
+    wire::assert_closed(&mut stream);
+    broker.kafka("topics --create --topic still-there").ok();
 }
