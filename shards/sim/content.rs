@@ -34,6 +34,8 @@ pub(crate) struct Content {
     durable: Vec<u8>,
     dirty: BTreeSet<u32>,
     syncs: Vec<SyncUnderWay>,
+    /// The newest sync that has ended well: it covers what older ones cover.
+    synced: u64,
     /// Bytes from the start of the file that have disk space.
     allocated: u64,
 }
@@ -82,7 +84,7 @@ impl Content {
         self.touch(before.min(length), before.max(length));
     }
 
-    /// Begins to make durable what is written by now.
+    /// Begins to make durable what is written by now. A later sync has a greater id.
     pub(crate) fn sync_begins(&mut self, id: u64) {
         let mut sectors = std::mem::take(&mut self.dirty);
         for under_way in &self.syncs {
@@ -93,7 +95,8 @@ impl Content {
 
     /// What was written when sync `id` began is durable from now on.
     pub(crate) fn sync_ends(&mut self, id: u64) {
-        let Some(done) = self.take_sync(id) else { return };
+        let Some(done) = self.take_sync(id).filter(|_| id > self.synced) else { return };
+        self.synced = id;
         let length = done.length.min(self.current.len());
         self.durable.resize(length, 0);
         for sector in done.sectors {
@@ -227,6 +230,18 @@ mod tests {
         content.sync_begins(2);
         content.sync_ends(2);
         assert_eq!(after_power_loss(content, Left::Nothing), b"one");
+    }
+
+    #[test]
+    fn an_earlier_sync_that_ends_later_takes_nothing_back() {
+        let mut content = Content::default();
+        content.write(0, b"one");
+        content.sync_begins(1);
+        content.write(3, b" two");
+        content.sync_begins(2);
+        content.sync_ends(2);
+        content.sync_ends(1);
+        assert_eq!(after_power_loss(content, Left::Nothing), b"one two");
     }
 
     #[test]

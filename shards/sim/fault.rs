@@ -79,7 +79,7 @@ pub struct DiskFaults {
 pub struct NetworkFaults {
     /// How long a packet travels.
     pub latency: Delay,
-    /// The largest piece that a stream is chopped into, in bytes.
+    /// The largest of the small pieces that a stream is chopped into now and then, in bytes.
     pub piece_bytes_max: u64,
     /// How many bytes fit between two ends before the sender has to wait.
     pub window_bytes: usize,

@@ -18,6 +18,11 @@ const SOCKETS_PER_SHARD_MAX: usize = 1 << 20;
 /// The first port that is given out where a listener asks for any.
 const EPHEMERAL_PORT_MIN: u16 = 40_000;
 
+/// How many of 100 pieces are as small as the plan has it.
+const SMALL_PIECES_PERCENT: u64 = 40;
+/// The largest of the others, in bytes.
+const PIECE_BYTES_MAX: u64 = 128 * 1024;
+
 /// Names a connection of a client for the whole simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientSocket(pub u64);
@@ -491,7 +496,10 @@ impl Network {
             self.reset(connection);
             return;
         }
-        let piece_bytes = 1 + self.random.below(self.faults.piece_bytes_max) as usize;
+        // Small pieces now and then: a large stream in nothing else would take all the time.
+        let is_small = self.random.chance(SMALL_PIECES_PERCENT);
+        let bytes_max = if is_small { self.faults.piece_bytes_max } else { PIECE_BYTES_MAX };
+        let piece_bytes = 1 + self.random.below(bytes_max) as usize;
         let Some(piece) = self.take_piece(connection, side, piece_bytes.min(room), read) else {
             // The file that was to be sent is shorter than the machine said: the connection
             // cannot go on, as with a real sendfile.

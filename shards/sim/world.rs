@@ -279,13 +279,14 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
     }
 
     /// What whoever drives the world is told next, letting time pass until there is something;
-    /// nothing when nothing will happen any more, or not before `until`.
+    /// nothing when nothing happens before `until`, which it is then.
     pub fn next_event(&mut self, until: Instant) -> Option<WorldEvent> {
         loop {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
             if !self.advance(until) {
+                self.now = self.now.max(until);
                 return None;
             }
         }
