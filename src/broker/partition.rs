@@ -6,7 +6,7 @@ use std::sync::Arc;
 use base::{Duration, LeaderEpoch, Now, Offset, Token, TopicPartition};
 use bytes::Bytes;
 use commitlog::{AppendBatch, AppendError, Durability, Log, LogState};
-use intercom::{Appended, PartitionKey};
+use intercom::{AppendPartition, Appended, PartitionKey};
 use protocol::ErrorCode;
 use records::{Batch, BatchError, MaxTimestamp, Stamp, TimestampType};
 
@@ -68,6 +68,8 @@ pub(crate) struct Partition {
     pub(crate) watches: BTreeSet<Token>,
     /// Asks that came while the log was still opening.
     pub(crate) parked: Vec<Token>,
+    /// Parts of appends that came while the log was still opening, in order.
+    pub(crate) parked_appends: Vec<(AppendPartition, Place)>,
 }
 
 /// What became of the offsets when the log had news.
@@ -105,6 +107,7 @@ impl Partition {
             flush_timer: false,
             watches: BTreeSet::new(),
             parked: Vec::new(),
+            parked_appends: Vec::new(),
         }
     }
 

@@ -2,9 +2,10 @@
 //! durable as the topic demands.
 
 use base::Token;
-use intercom::{AppendAnswer, AppendAsk, Appended, Reply};
+use intercom::{AppendAnswer, AppendAsk, AppendPartition, Appended, Reply};
+use protocol::ErrorCode;
 
-use super::{Asker, Desk, Owner, Serving};
+use super::{Asker, Desk, Owner, PARKED_MAX, Serving};
 use crate::partition::Place;
 
 impl Owner {
@@ -13,20 +14,31 @@ impl Owner {
         let serving = Serving::Append { asker, outcomes: vec![None; missing], missing };
         let token = self.serving.insert(serving).expect("those who ask are bounded");
         for (index, part) in ask.partitions.into_iter().enumerate() {
-            let place = Place { ask: token, index };
-            let result =
-                self.find(part.key).map_err(|code| Box::new(Appended::refused(code, None)));
-            let result = result.and_then(|partition| {
-                self.partition(partition).append(desk.now, &part.records, place)?;
-                self.touch(partition);
-                Ok(())
-            });
-            if let Err(refused) = result {
-                self.appended(desk, place, *refused);
-            }
+            self.append_part(desk, part, Place { ask: token, index });
         }
         if missing == 0 {
             self.answer_append(desk, token);
+        }
+    }
+
+    /// Appends to one partition, or keeps the part until its log is open.
+    pub(super) fn append_part(&mut self, desk: &mut Desk<'_>, part: AppendPartition, place: Place) {
+        let result = self.find(part.key).map_err(|code| Box::new(Appended::refused(code, None)));
+        let result = result.and_then(|token| {
+            let partition = self.partition(token);
+            if !partition.is_opening() {
+                partition.append(desk.now, &part.records, place)?;
+                self.touch(token);
+            } else if partition.parked_appends.len() < PARKED_MAX {
+                partition.parked_appends.push((part, place));
+            } else {
+                let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+                return Err(Box::new(Appended::refused(code, None)));
+            }
+            Ok(())
+        });
+        if let Err(refused) = result {
+            self.appended(desk, place, *refused);
         }
     }
 

@@ -94,6 +94,7 @@ impl Owner {
         self.wake(token);
         self.with_log(desk, token, |log, _, effects, _| log.remove(random, effects));
         let parked = std::mem::take(&mut self.partition(token).parked);
+        self.append_parked(desk, token);
         self.ask_again(desk, parked);
         self.end_searches(desk, token);
     }
@@ -295,6 +296,7 @@ impl Owner {
         }
         self.notices.push(Notice::Opened(key));
         self.host_if_led(desk, token);
+        self.append_parked(desk, token);
         self.ask_again(desk, parked);
     }
 
@@ -322,8 +324,16 @@ impl Owner {
         let (key, parked) = (partition.key, std::mem::take(&mut partition.parked));
         tracing::error!(partition = %partition.name, "the log is offline: {sentence}");
         self.notices.push(Notice::Failed(key, sentence));
+        self.append_parked(desk, token);
         self.ask_again(desk, parked);
         self.end_searches(desk, token);
+    }
+
+    /// Appends what waited for the log to open, or refuses it where the log is gone.
+    fn append_parked(&mut self, desk: &mut Desk<'_>, token: Token) {
+        for (part, place) in std::mem::take(&mut self.partition(token).parked_appends) {
+            self.append_part(desk, part, place);
+        }
     }
 
     fn refuse_waiting(&mut self, desk: &mut Desk<'_>, token: Token) {

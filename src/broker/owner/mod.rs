@@ -229,7 +229,8 @@ impl Owner {
 
     fn first_opening(&self, request: &Request) -> Option<Token> {
         let keys: Box<dyn Iterator<Item = PartitionKey> + '_> = match request {
-            Request::Append(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
+            // An append waits part by part, so that the batches of one connection keep their order.
+            Request::Append(_) => return None,
             Request::Fetch(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
             Request::Offsets(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
             Request::EpochEnds(list) => Box::new(list.iter().map(|part| part.key)),
