@@ -491,10 +491,13 @@ impl Opening {
             let length = walk.valid_bytes;
             out.push(FileEffect::Truncate { token: STEP, file: segment.log.clone(), length });
             outstanding += 1;
-            for files in std::mem::take(&mut self.waiting) {
-                let segment = files.segment(&self.params.directory, 0);
-                outstanding += self.set_segment_aside(&segment, out);
-            }
+            outstanding += self.set_waiting_aside(out);
+        } else if walk.recovers && self.waiting.front().is_some_and(|next| next.base > walk.end) {
+            // The end of the segment was lost with the power, whole batches of it, while what was
+            // written to the next one later was not.
+            let (partition, end) = (&self.params.partition, walk.end);
+            tracing::warn!(%partition, %end, "batches before the next segment are missing");
+            outstanding += self.set_waiting_aside(out);
         }
         if !self.waiting.is_empty() {
             walk.marks.settle();
@@ -573,6 +576,16 @@ impl Opening {
             flushed_end_offset,
             set_aside: std::mem::take(&mut self.set_aside),
         }))
+    }
+
+    /// Sets all segments aside that come behind the one that ends the log.
+    fn set_waiting_aside(&mut self, out: &mut Out) -> u32 {
+        let mut outstanding = 0;
+        for files in std::mem::take(&mut self.waiting) {
+            let segment = files.segment(&self.params.directory, 0);
+            outstanding += self.set_segment_aside(&segment, out);
+        }
+        outstanding
     }
 
     /// Gives the files of a segment the suffix of deleted ones. Returns the number of outcomes.
