@@ -5,7 +5,7 @@ use base::Duration;
 
 use crate::checkers::{lasting, order};
 use crate::history::{History, Place, RecordId, Violation, ensure};
-use crate::operations::{CreateTopic, Fetch, Metadata, Operation, Produce};
+use crate::operations::{CreateTopic, Fetch, ListOffsets, Metadata, Operation, Produce};
 use crate::simulation::{Node, Simulation};
 
 /// Bytes that one fetch of an audit asks for.
@@ -46,7 +46,9 @@ impl<N: Node> Simulation<N> {
                 let metadata = Metadata::new(&self.history, 12, true);
                 self.call(auditor, Operation::Metadata(metadata))?;
                 for place in places(&self.history) {
-                    let fetch = Fetch::new(&self.history, &[(place, 0)], 12, 0, FETCH_BYTES_MAX);
+                    let start = self.history.partition(place).start;
+                    let fetch =
+                        Fetch::new(&self.history, &[(place, start)], 12, 0, FETCH_BYTES_MAX);
                     self.call(auditor, Operation::Fetch(fetch))?;
                 }
                 if self.history.refusals == before {
@@ -56,7 +58,8 @@ impl<N: Node> Simulation<N> {
             let pause = self.world.now() + Duration::from_millis(10);
             self.pump(pause, |_| false)?;
         }
-        Err(Violation("the node does not come to lead its partitions".to_owned()))
+        let refusal = &self.history.last_refusal;
+        Err(Violation(format!("the node does not come to lead its partitions: {refusal}")))
     }
 
     /// Reads a partition from its start to its end.
@@ -65,14 +68,16 @@ impl<N: Node> Simulation<N> {
         auditor: usize,
         place: Place,
     ) -> Result<Vec<(i64, RecordId)>, Violation> {
-        let mut offset = 0;
+        let start_of = ListOffsets::start_of(&self.history, place);
+        self.call(auditor, Operation::ListOffsets(start_of))?;
+        let mut offset = self.history.partition(place).start;
         self.history.collected = Some(Vec::new());
         loop {
             let from = [(place, offset)];
             let fetch = Fetch::new(&self.history, &from, 13, 0, FETCH_BYTES_MAX);
             self.call(auditor, Operation::Fetch(fetch))?;
             let collected = self.history.collected.as_ref();
-            let next = collected.and_then(|log| log.last()).map_or(0, |(last, _)| last + 1);
+            let next = collected.and_then(|log| log.last()).map_or(offset, |(last, _)| last + 1);
             if next == offset {
                 break;
             }

@@ -148,6 +148,8 @@ impl Client {
         history.counts.requests += 1;
         let correlation = self.next_correlation;
         self.next_correlation = self.next_correlation.wrapping_add(1);
+        let number = self.number;
+        world.note(format_args!("client {number} asks {correlation}: {operation:?}"), &[]);
         world.send(socket, operation.build(correlation));
         if operation.has_reply() {
             connection.in_flight.push_back((correlation, operation));

@@ -108,6 +108,9 @@ pub struct PartitionHistory {
     pub batches: BTreeMap<BatchId, SentBatch>,
     /// What is known to be in the log, by offset.
     pub log: BTreeMap<i64, Seen>,
+    /// Where the log begins: 0, unless a loss of power took a first segment of which nothing was
+    /// synced yet.
+    pub start: i64,
     /// The end of the log that was shown so far; it must not be less later in the same life.
     pub end_shown: i64,
 }
@@ -143,6 +146,8 @@ pub struct History {
     pub is_calm: bool,
     /// How often something was refused that a client tries again.
     pub refusals: u64,
+    /// What was refused last.
+    pub last_refusal: String,
     /// Where an audit collects what is read, if there is one.
     pub collected: Option<Vec<(i64, RecordId)>>,
     /// How many of these happened: a run in which nothing happens proves nothing.
@@ -162,6 +167,36 @@ pub struct Counts {
     pub crashes: u64,
     /// Losses of power.
     pub power_losses: u64,
+}
+
+impl Counts {
+    /// Adds those of another run.
+    pub fn add(&mut self, other: Counts) {
+        self.requests += other.requests;
+        self.acknowledged += other.acknowledged;
+        self.read += other.read;
+        self.crashes += other.crashes;
+        self.power_losses += other.power_losses;
+    }
+}
+
+impl fmt::Display for Counts {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { requests, acknowledged, read, crashes, power_losses } = self;
+        write!(
+            formatter,
+            "{requests} requests, {acknowledged} batches acknowledged, {read} records read, \
+             {crashes} crashes, {power_losses} losses of power"
+        )
+    }
+}
+
+impl PartitionHistory {
+    /// Whether the power was lost, and the log may begin later since. That nothing is lost with
+    /// its start that was acknowledged is for `lasting` to check.
+    pub fn may_begin_later(&self) -> bool {
+        self.life > 0
+    }
 }
 
 impl History {

@@ -13,6 +13,7 @@ pub mod audit;
 pub mod checkers;
 pub mod client;
 pub mod history;
+pub mod node;
 pub mod operations;
 pub mod scenario;
 pub mod simulation;

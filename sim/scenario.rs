@@ -51,6 +51,8 @@ pub struct Scenario {
     pub clients: Vec<ClientPlan>,
     /// Data shards of the node.
     pub data_shards: u16,
+    /// Cores of the node: with fewer of them than machines, some share one.
+    pub cores: usize,
     /// How the node ends between the two audits; in order if there is none.
     pub last_crash: Option<Crash>,
 }
@@ -82,7 +84,13 @@ impl Scenario {
         let crashes = (0..dice.below(4)).map(|_| PlannedCrash {
             at: moment(&mut dice),
             after_effects: dice.below(40),
-            crash: if dice.chance(50) { Crash::Process } else { Crash::Machine },
+            // A kill after a failed sync would leave in the page cache what the disk never gets,
+            // as if it had been there: no process can tell.
+            crash: if trouble != DiskTrouble::Syncs && dice.chance(50) {
+                Crash::Process
+            } else {
+                Crash::Machine
+            },
         });
         let mut crashes: Vec<PlannedCrash> = crashes.collect();
         crashes.sort_by_key(|crash| crash.at);
@@ -102,6 +110,7 @@ impl Scenario {
             clock_changes,
             clients,
             data_shards: 1 + dice.below(3) as u16,
+            cores: 1 + dice.below(4) as usize,
             last_crash: [None, Some(Crash::Process), Some(Crash::Machine)][dice.below(3) as usize],
         };
         let history = History { topics: topics(&mut dice), ..History::default() };

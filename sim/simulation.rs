@@ -349,11 +349,21 @@ impl<N: Node> Simulation<N> {
             simulation.clients.iter().all(|client| client.waits_for().is_none())
         };
         if self.pump(until, all_answered)? {
-            return Ok(());
+            return self.replace_bad_disk();
         }
         let mut waiting = self.clients.iter();
         let waiting = waiting.find_map(|client| Some((client.number, client.waits_for()?)));
         Err(Violation(format!("faults are over and a client has no answer: {waiting:?}")))
+    }
+
+    /// Where the disk made errors, logs may be offline, and nobody knows what is in its cache: the
+    /// machine is started anew, as its administrator would.
+    fn replace_bad_disk(&mut self) -> Result<(), Violation> {
+        if self.scenario.trouble != DiskTrouble::None {
+            self.world.crash(0, Crash::Machine);
+            self.pump(self.world.now(), |_| false)?;
+        }
+        self.start_if_down()
     }
 
     fn stop_in_order(&mut self) -> Result<(), Violation> {

@@ -14,6 +14,7 @@ pub mod config_keys;
 pub mod kafka;
 pub mod prerequisites;
 pub mod schemas;
+pub mod sim;
 pub mod test;
 pub mod tidy;
 pub mod tree;

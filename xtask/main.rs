@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{config_keys, kafka, schemas, test, tidy, workspace_root};
+use xtask::{config_keys, kafka, schemas, sim, test, tidy, workspace_root};
 
 #[derive(Parser)]
 #[command(name = "cargo xtask", about = "Corelane's own commands")]
@@ -31,6 +31,13 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         line: Vec<String>,
     },
+    /// Run whole nodes in a fake world: `sim --seeds 0..1000`; `sim --help` says more.
+    #[command(disable_help_flag = true)]
+    Sim {
+        /// What the simulator is given.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        line: Vec<String>,
+    },
     /// Run one of Apache Kafka's tools, e.g. `kafka topics --list --bootstrap-server …`.
     #[command(disable_help_flag = true)]
     Kafka {
@@ -48,6 +55,10 @@ fn main() -> ExitCode {
         Command::ConfigKeys => config_keys::run(&workspace_root()),
         Command::Test(options) => test::run(&options),
         Command::Bench { line } => run_bench(&line),
+        Command::Sim { line } => match sim::run(&line) {
+            Ok(code) => return code.into(),
+            Err(sentence) => Err(sentence),
+        },
         Command::Kafka { line } => match run_tool(&line) {
             Ok(code) => return code,
             Err(sentence) => Err(sentence),

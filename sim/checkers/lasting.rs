@@ -28,7 +28,9 @@ pub fn observe(
         ensure(may_be_lost(partition, &before, life), || {
             format!("offset {offset} had {:?} and has {record:?} now", before.record)
         })?;
-        lose_from(partition, offset, life)?;
+        lose_from(partition, offset, life, before.last_life).map_err(|violation| {
+            Violation(format!("{violation}; it had {before:?} and has {record:?} now"))
+        })?;
     }
     partition.log.insert(offset, Seen { record, first_life: life, last_life: life });
     Ok(())
@@ -63,15 +65,25 @@ pub fn check_whole(
     log: &[(i64, RecordId)],
 ) -> Result<(), Violation> {
     let life = partition.life;
+    let start = partition.start;
+    if let Some((offset, seen)) =
+        partition.log.range(..start).find(|(_, seen)| !may_be_lost(partition, seen, life))
+    {
+        let record = seen.record;
+        return Err(Violation(format!(
+            "offset {offset} had {record:?}, the log begins at {start}"
+        )));
+    }
+    partition.log.retain(|offset, _| *offset >= start);
     for &(offset, record) in log {
         observe(partition, life, offset, record)?;
     }
-    let end = log.last().map_or(0, |(offset, _)| offset + 1);
+    let end = log.last().map_or(start, |(offset, _)| offset + 1);
     if let Some((&offset, &seen)) = partition.log.range(end..).next() {
         ensure(may_be_lost(partition, &seen, life), || {
             format!("offset {offset} had {:?} and the log ends at {end} now", seen.record)
         })?;
-        lose_from(partition, end, life)?;
+        lose_from(partition, end, life, seen.last_life)?;
     }
     Ok(())
 }
@@ -80,22 +92,27 @@ fn may_be_lost(partition: &PartitionHistory, seen: &Seen, life: Life) -> bool {
     !partition.is_synced && seen.last_life < life
 }
 
-/// Everything of earlier lives from `offset` on is gone.
-fn lose_from(partition: &mut PartitionHistory, offset: i64, life: Life) -> Result<(), Violation> {
+/// What stood at `offset` was there in the life `known` and is gone: so is everything behind it
+/// that was known in that life.
+fn lose_from(
+    partition: &mut PartitionHistory,
+    offset: i64,
+    life: Life,
+    known: Life,
+) -> Result<(), Violation> {
     let survivor = partition
         .log
         .range(offset..)
-        .find(|(_, seen)| seen.last_life == life && seen.first_life < life);
+        .find(|(_, seen)| seen.last_life == life && seen.first_life <= known);
     if let Some((&survivor, seen)) = survivor {
         return Err(Violation(format!(
-            "offset {offset} lost what it had, while {survivor} still has {:?}",
-            seen.record
+            "offset {offset} lost what it had, while {survivor} still has {seen:?}",
         )));
     }
     let lost: Vec<i64> = partition
         .log
         .range(offset..)
-        .filter(|(_, seen)| seen.last_life < life)
+        .filter(|(_, seen)| seen.last_life < life && seen.first_life <= known)
         .map(|(&offset, _)| offset)
         .collect();
     for offset in lost {
@@ -155,6 +172,16 @@ mod tests {
         check_whole(&mut end_lost, &[(0, one(1)), (1, one(4)), (2, one(5))]).expect("the end");
         observe(&mut log, 1, 2, one(3)).expect("the last is still there");
         observe(&mut log, 1, 1, one(4)).expect_err("so the middle must be");
+    }
+
+    #[test]
+    fn what_came_after_a_loss_may_stay() {
+        let mut log = partition(false);
+        acknowledge(&mut log, 0, 1, 0).expect("is lost, and nobody notices");
+        log.life = 1;
+        acknowledge(&mut log, 1, 3, 1).expect("stands behind its replacement");
+        log.life = 2;
+        check_whole(&mut log, &[(0, one(2)), (1, one(3))]).expect("of the second life");
     }
 
     #[test]

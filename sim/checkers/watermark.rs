@@ -33,7 +33,9 @@ impl Floor {
         partition: &PartitionHistory,
         offset: i64,
     ) -> Result<(), Violation> {
-        ensure(!self.binds(partition) || offset > self.end, || {
+        // The start of the log may have been lost with the power, too.
+        let is_lost = partition.may_begin_later();
+        ensure(is_lost || !self.binds(partition) || offset > self.end, || {
             format!("offset {offset} is out of range, and the log was shown up to {}", self.end)
         })
     }

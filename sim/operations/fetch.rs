@@ -32,9 +32,9 @@ impl Fetch {
         let from = places.into_iter().map(|place| {
             let partition = &history.topics[place.0].partitions[place.1];
             let offset = match random.below(10) {
-                0 => 0,
+                0 => partition.start,
                 1 => partition.end_shown,
-                _ => positions.get(&place).copied().unwrap_or(0),
+                _ => positions.get(&place).copied().unwrap_or(partition.start),
             };
             (place, offset)
         });

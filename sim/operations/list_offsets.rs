@@ -30,6 +30,15 @@ impl ListOffsets {
     pub fn sample(random: &mut Random, history: &History) -> Self {
         let places = sample_partitions(random, history, 3);
         let which = if random.chance(70) { Which::Latest } else { Which::Earliest };
+        Self::new(history, places, version(random, 1..=10), which)
+    }
+
+    /// Asks where the log of a partition begins.
+    pub fn start_of(history: &History, place: Place) -> Self {
+        Self::new(history, vec![place], 5, Which::Earliest)
+    }
+
+    fn new(history: &History, places: Vec<Place>, version: i16, which: Which) -> Self {
         let partitions: Vec<(Place, Floor)> = places
             .iter()
             .map(|&place| (place, Floor::of(&history.topics[place.0].partitions[place.1])))
@@ -52,7 +61,7 @@ impl ListOffsets {
             topics: topics.collect(),
             ..ListOffsetsRequest::default()
         };
-        Self { version: version(random, 1..=10), which, partitions, request }
+        Self { version, which, partitions, request }
     }
 
     /// The frame of the request.
@@ -80,9 +89,13 @@ impl ListOffsets {
                             .check(history.partition(place), partition.offset)
                             .map_err(|violation| Violation(format!("{name}: {violation}")))?;
                     }
-                    (ErrorCode::NONE, Which::Earliest) => ensure(partition.offset == 0, || {
-                        format!("a log of which nothing was deleted starts at {partition:?}")
-                    })?,
+                    (ErrorCode::NONE, Which::Earliest) => {
+                        let known = history.partition(place);
+                        ensure(partition.offset == known.start || known.may_begin_later(), || {
+                            format!("a log of which nothing was deleted starts at {partition:?}")
+                        })?;
+                        known.start = partition.offset;
+                    }
                     (code, _) => tolerate(history, "ListOffsets", code)?,
                 }
             }

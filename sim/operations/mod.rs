@@ -137,6 +137,7 @@ fn version(random: &mut Random, versions: RangeInclusive<i16>) -> i16 {
 /// Judges an error code: while faults last, what a client retries is no surprise.
 fn tolerate(history: &mut History, what: &str, code: ErrorCode) -> Result<(), Violation> {
     history.refusals += 1;
+    history.last_refusal = format!("{what} was answered with {} ({})", code.name(), code.0);
     let is_passing = code.is_retriable() || code == ErrorCode::KAFKA_STORAGE_ERROR;
     ensure(is_passing && !history.is_calm, || {
         format!("{what} was answered with {} ({})", code.name(), code.0)

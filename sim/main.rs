@@ -1,0 +1,114 @@
+//! The simulator on the command line: `cargo xtask sim --seed N`, `--seeds A..B`.
+#![allow(clippy::print_stdout, reason = "it talks to a person")]
+
+use std::ops::Range;
+use std::process::ExitCode;
+
+use clap::{Parser, ValueEnum};
+use fakeworld::Planted;
+use sim::history::Counts;
+use sim::node::RealNode;
+use sim::simulation::{Options, Report, run};
+
+/// Lines of the trace that are shown of a run that failed, unless others are asked for.
+const TAIL_LINES: usize = 60;
+
+/// Runs whole nodes in a fake world, each run from one seed.
+#[derive(Debug, Parser)]
+#[command(name = "sim")]
+struct Arguments {
+    /// Run this seed, twice, and compare the two runs.
+    #[arg(long, conflicts_with = "seeds")]
+    seed: Option<u64>,
+    /// Run the seeds from A to B, without B.
+    #[arg(long, value_name = "A..B", value_parser = parse_range, default_value = "0..100")]
+    seeds: Range<u64>,
+    /// Plant a fault into the driver, and expect that it is found.
+    #[arg(long)]
+    plant: Option<Plant>,
+    /// How many lines of the trace to show of a run that failed.
+    #[arg(long, value_name = "LINES", default_value_t = TAIL_LINES)]
+    trace: usize,
+}
+
+/// A fault of the driver.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Plant {
+    /// A sync is answered without being performed.
+    SkipSync,
+    /// A write is answered before it is performed.
+    SendBeforeWrite,
+    /// A message between two machines of a node vanishes.
+    LoseMesh,
+}
+
+impl From<Plant> for Planted {
+    fn from(plant: Plant) -> Self {
+        match plant {
+            Plant::SkipSync => Planted::SkipSync,
+            Plant::SendBeforeWrite => Planted::SendBeforeWrite,
+            Plant::LoseMesh => Planted::LoseMesh,
+        }
+    }
+}
+
+fn parse_range(text: &str) -> Result<Range<u64>, String> {
+    let parse = || {
+        let (from, to) = text.split_once("..")?;
+        Some(from.parse().ok()?..to.parse().ok()?)
+    };
+    parse().ok_or_else(|| format!("'{text}' is no range of seeds like 0..1000"))
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let planted = arguments.plant.map(Planted::from);
+    let seeds = match arguments.seed {
+        Some(seed) => seed..seed + 1,
+        None => arguments.seeds.clone(),
+    };
+    let mut total = Counts::default();
+    for seed in seeds.clone() {
+        let report = run_seed(seed, planted, 0);
+        match report.outcome {
+            Ok(counts) => total.add(counts),
+            Err(_) if planted.is_some() => {
+                show(seed, &arguments);
+                println!("the planted fault was found");
+                return ExitCode::SUCCESS;
+            }
+            Err(_) => {
+                show(seed, &arguments);
+                return ExitCode::FAILURE;
+            }
+        }
+        if arguments.seed.is_some() && run_seed(seed, planted, 0).hash != report.hash {
+            println!("seed {seed}: two runs of it differ, so something is random that must not be");
+            return ExitCode::FAILURE;
+        }
+        if arguments.seed.is_some() {
+            println!("seed {seed}: trace {:016x}, the same twice", report.hash);
+        }
+    }
+    println!("seeds {}..{}: nothing found; {total}", seeds.start, seeds.end);
+    if planted.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn run_seed(seed: u64, planted: Option<Planted>, trace_lines: usize) -> Report {
+    run(RealNode::new, Options { seed, planted, trace_lines })
+}
+
+/// Repeats a run that failed with its trace, and says how to do it again.
+fn show(seed: u64, arguments: &Arguments) {
+    let report = run_seed(seed, arguments.plant.map(Planted::from), arguments.trace.max(1));
+    for line in &report.lines {
+        println!("{line}");
+    }
+    match report.outcome {
+        Ok(_) => println!("seed {seed}: passed when it was repeated: something is random"),
+        Err(violation) => println!("seed {seed}: {violation}"),
+    }
+    let plant = arguments.plant.and_then(|plant| plant.to_possible_value());
+    let plant = plant.map(|value| format!(" --plant {}", value.get_name())).unwrap_or_default();
+    println!("replay it with: cargo xtask sim --seed {seed}{plant} --trace 1000");
+}

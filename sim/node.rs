@@ -1,0 +1,111 @@
+//! The node as it ships: the machines that the server starts, made by the same builder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use base::Random;
+use commitlog::MetaProperties;
+use config::{BrokerConfig, Pairs};
+use fakeworld::{Disk, Seat, World};
+use node::format::{Controllers, FormatRequest};
+use node::{ListenerSetup, LogDirectorySetup, Message, NodePlan, SecurityProtocol};
+
+use crate::scenario::Scenario;
+use crate::simulation::{Node, PORT};
+
+const LOG_DIRECTORY: &str = "/data";
+const CLUSTER_ID: &str = "c2ltdWxhdGVkLWNsdXN0ZQ";
+/// The date of formatting, in milliseconds since 1970, and as `meta.properties` has it.
+const FORMATTED_AT_MS: i64 = 1_767_225_600_000;
+const FORMATTED_AT: &str = "Thu Jan 01 00:00:00 UTC 2026";
+
+/// One combined node.
+#[derive(Debug)]
+pub struct RealNode {
+    config: Arc<BrokerConfig>,
+    data_shards: u16,
+    cores: usize,
+}
+
+impl RealNode {
+    /// The node of a scenario.
+    ///
+    /// # Panics
+    /// If the settings of all simulated nodes are refused.
+    pub fn new(scenario: &Scenario) -> Self {
+        let ip = World::<Message>::address(0, PORT).ip();
+        let settings = [
+            ("process.roles", "broker,controller".to_owned()),
+            ("node.id", "1".to_owned()),
+            ("controller.quorum.voters", format!("1@{ip}:9093")),
+            ("controller.listener.names", "CONTROLLER".to_owned()),
+            ("listeners", format!("PLAINTEXT://{ip}:{PORT},CONTROLLER://{ip}:9093")),
+            ("log.dirs", LOG_DIRECTORY.to_owned()),
+            ("auto.create.topics.enable", "false".to_owned()),
+        ];
+        let pairs: Pairs =
+            settings.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let config = BrokerConfig::from_pairs(pairs).expect("these settings are valid");
+        Self { config: Arc::new(config), data_shards: scenario.data_shards, cores: scenario.cores }
+    }
+}
+
+impl Node for RealNode {
+    type Message = Message;
+    const LANE_SLOTS: usize = 1_024;
+
+    fn format(&mut self, disk: &mut Disk, random: &mut Random) {
+        let request = FormatRequest {
+            config: &self.config,
+            cluster_id: CLUSTER_ID,
+            controllers: Controllers::Configured,
+            release_version: None,
+            features: &[],
+            ignore_formatted: false,
+            formatted: &[],
+            now_ms: FORMATTED_AT_MS,
+            date: FORMATTED_AT,
+        };
+        let plan = node::format::plan(&request, random).expect("a new disk can be formatted");
+        for file in plan.files {
+            disk.install(&file.path, &file.contents);
+        }
+    }
+
+    fn seats(
+        &mut self,
+        disk: &mut Disk,
+        random: &mut Random,
+    ) -> Result<Vec<Seat<Message>>, String> {
+        let path = Path::new(LOG_DIRECTORY).join("meta.properties");
+        let text = disk.peek(&path).ok_or("meta.properties is gone")?;
+        let properties = MetaProperties::parse(&String::from_utf8_lossy(text))
+            .map_err(|error| format!("meta.properties: {error}"))?;
+        let id = properties.directory_id.ok_or("meta.properties has no directory id")?;
+        let listeners = self.config.listeners.iter().filter(|listener| listener.port == PORT);
+        let listeners = listeners.map(|listener| ListenerSetup {
+            name: listener.name.as_str().into(),
+            address: World::<Message>::address(0, PORT),
+            advertised_host: World::<Message>::address(0, PORT).ip().to_string().into(),
+            advertised_port: None,
+            security_protocol: SecurityProtocol::PLAINTEXT,
+        });
+        let plan = NodePlan {
+            config: Arc::clone(&self.config),
+            cluster_id: CLUSTER_ID.into(),
+            log_directories: [LogDirectorySetup { path: LOG_DIRECTORY.into(), id }].into(),
+            metadata_directory: PathBuf::from(LOG_DIRECTORY),
+            metadata_directory_id: id,
+            listeners: listeners.collect(),
+            data_shards: self.data_shards,
+            lane_slots: Self::LANE_SLOTS as u32,
+            seed: random.next_u64(),
+        };
+        let machines = node::machines(&plan)?;
+        let seat = |(index, machine): (usize, node::NodeMachine)| Seat {
+            core: index % self.cores,
+            machine: (machine.build)(),
+        };
+        Ok(machines.into_iter().enumerate().map(seat).collect())
+    }
+}

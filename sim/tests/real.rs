@@ -1,0 +1,36 @@
+//! The node as it ships, in its fake world.
+
+use fakeworld::Planted;
+use sim::node::RealNode;
+use sim::simulation::{Options, Report, run};
+
+/// Seeds of the run that everybody makes; `cargo xtask sim` runs more.
+const SEEDS: u64 = 50;
+
+fn run_node(seed: u64, planted: Option<Planted>) -> Report {
+    run(RealNode::new, Options { seed, planted, trace_lines: 0 })
+}
+
+#[test]
+fn nothing_is_found() {
+    for seed in 0..SEEDS {
+        if let Err(violation) = run_node(seed, None).outcome {
+            panic!("{violation}\nreplay it with: cargo xtask sim --seed {seed} --trace 1000");
+        }
+    }
+}
+
+#[test]
+fn one_seed_is_one_run() {
+    for seed in 0..5 {
+        assert_eq!(run_node(seed, None), run_node(seed, None));
+    }
+}
+
+#[test]
+fn planted_faults_are_found() {
+    for planted in [Planted::SkipSync, Planted::SendBeforeWrite, Planted::LoseMesh] {
+        let found = (0..SEEDS).find_map(|seed| run_node(seed, Some(planted)).outcome.err());
+        println!("{planted:?}: {}", found.expect("a planted fault is found"));
+    }
+}
