@@ -304,9 +304,6 @@ impl Shard {
             return;
         }
         self.life.enter(LifeStage::ClosingLogs);
-        for socket in self.connections.all() {
-            self.connections.close(socket, io.effects);
-        }
         self.life.closing = self.with_owner(io, |owner, desk| owner.close_all(desk));
         if self.life.closing == 0 {
             self.logs_closed(io);
@@ -331,6 +328,10 @@ impl Shard {
 
     fn logs_closed(&mut self, io: &mut Io<'_>) {
         self.life.enter(LifeStage::Checkpointing);
+        // Only now: what was being written when the node was asked to stop has been answered.
+        for socket in self.connections.all() {
+            self.connections.close(socket, io.effects);
+        }
         self.send_checkpoints(io);
         if !self.setup.is_keeper() {
             self.life.enter(LifeStage::Stopped);

@@ -29,6 +29,7 @@ pub(crate) fn run(options: &DevOptions) -> Result<(), String> {
     let config = configuration(options)?;
     let formatted = directories::read_if_formatted(&options.data)?.is_some();
     if !formatted {
+        refuse_foreign_data(&options.data)?;
         format_node(&config)?;
     }
     let opened = directories::open(&config)?;
@@ -47,6 +48,21 @@ fn configuration(options: &DevOptions) -> Result<BrokerConfig, String> {
     pairs.insert("log.dirs".to_owned(), data.to_string());
     pairs.extend(start::overrides(&options.settings)?);
     BrokerConfig::from_pairs(pairs).map_err(|error| error.to_string())
+}
+
+/// A directory that holds something and has no `meta.properties` is not this command's to format.
+fn refuse_foreign_data(data: &Path) -> Result<(), String> {
+    #[allow(clippy::disallowed_methods)] // Before the machines start there is nobody to do it.
+    let entries = std::fs::read_dir(data);
+    let holds_something = entries.is_ok_and(|mut entries| entries.next().is_some());
+    if !holds_something {
+        return Ok(());
+    }
+    Err(format!(
+        "{} is not empty and has no meta.properties, so that it cannot be told whose data it is. \
+         Put meta.properties back, or give an empty directory with --data",
+        data.display()
+    ))
 }
 
 fn format_node(config: &BrokerConfig) -> Result<(), String> {

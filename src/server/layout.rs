@@ -34,12 +34,11 @@ pub(crate) fn layout(cores: &[usize], settings: &SimpleSettings) -> Result<Layou
     }
     let dedicated = match settings.corelane_quorum_cores {
         CountOrAuto::Auto => wanted >= DEDICATED_QUORUM_CORES_MIN,
-        CountOrAuto::Count(0) => false,
         CountOrAuto::Count(1) if wanted > 1 => true,
         CountOrAuto::Count(count) => {
             return Err(format!(
-                "corelane.quorum.cores={count} of {wanted} cores: the quorum takes one core or \
-                 none, and leaves at least one for data. Give 0, 1 or auto"
+                "corelane.quorum.cores={count} of {wanted} cores: the quorum takes one core for \
+                 itself and leaves at least one for data. Give 1 (from two cores on) or auto"
             ));
         }
     };
@@ -73,7 +72,7 @@ mod tests {
             (4, "", Ok((3, 3))),
             (8, "corelane.cores=3", Ok((3, 2))),
             (8, "corelane.cores=2\ncorelane.quorum.cores=1", Ok((1, 1))),
-            (4, "corelane.quorum.cores=0", Ok((4, 3))),
+            (3, "corelane.quorum.cores=1", Ok((2, 2))),
             (2, "corelane.cores=3", Err("corelane.cores=3")),
             (1, "corelane.quorum.cores=1", Err("corelane.quorum.cores=1")),
         ];
