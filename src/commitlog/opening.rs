@@ -11,7 +11,9 @@
 //! | – | – | no | – | recovered |
 //!
 //! A recovered segment ends before its first invalid byte, and with an invalid byte the log ends:
-//! later segments are set aside. A log that ends before its start begins anew at its start.
+//! later segments are set aside; so they are where batches before the next one are missing. A log
+//! that ends before its start begins anew at its start. What is above the recovery point is synced
+//! before the log is open.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
@@ -538,6 +540,7 @@ impl Opening {
             self.segments.push(segment);
             self.last = Last { end: start, ..Last::default() };
         }
+        outstanding += self.sync_recovered(out);
         let log_start = start.max(self.segments[0].base);
         self.found.log_start_offset = log_start;
         self.epochs_changed |= self.epochs.truncate_from_end(self.last.end);
@@ -547,6 +550,22 @@ impl Opening {
         }
         self.stage = Stage::Ending { outstanding };
         Ok(Progress::Going)
+    }
+
+    /// Makes durable what a killed process had written and not synced: it will be read from now
+    /// on, and a loss of power must not take it back. The earlier segments were synced when their
+    /// recovery ended. Returns the number of outcomes.
+    fn sync_recovered(&mut self, out: &mut Out) -> u32 {
+        let end = self.last.end;
+        if self.found.clean_shutdown || end <= self.found.recovery_point {
+            return 0;
+        }
+        self.found.recovery_point = end;
+        let file = self.segments.last().expect("there is one by now").log.clone();
+        out.push(FileEffect::Sync { token: STEP, file });
+        let directory = self.params.directory.clone();
+        out.push(FileEffect::SyncDirectory { token: STEP, directory });
+        2
     }
 
     fn write_epochs(&mut self, out: &mut Out) -> Progress {
