@@ -14,8 +14,8 @@ use crate::rules::TopicRules;
 
 /// Bytes that a partition may have written and not synced before a sync is asked for, whatever
 /// the topic's flush policy says: the kernel's own writeback, left to itself, stalls a writer, and
-/// so does a large sync, since a journal commit waits for the data that it orders. Between 8 MiB
-/// and 64 MiB the p99 of 96 KB batches went from 1 ms to 45 ms (docs/runtime.md).
+/// so does a large sync, since a journal commit waits for the data that it orders
+/// (docs/runtime.md has what was measured, and what is not explained yet).
 const DIRTY_BYTES_SYNC: u64 = 8 << 20;
 
 /// Who waits for an append.
