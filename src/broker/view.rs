@@ -153,11 +153,13 @@ impl Shard {
 
     /// The directory that the controller assigned, or the one with the fewest logs.
     fn directory_for_new_log(&self, assigned: Option<Uuid>) -> u16 {
-        let directories = self.setup.log_directories.iter();
-        let by_id = directories.clone().position(|directory| Some(directory.id) == assigned);
-        let counts = self.owner.logs_per_directory(directories.len());
-        let fewest = counts.iter().enumerate().min_by_key(|(_, count)| **count);
-        let index = by_id.or(fewest.map(|(index, _)| index)).unwrap_or(0);
+        let directories = &self.setup.log_directories;
+        let by_id = directories.iter().position(|directory| Some(directory.id) == assigned);
+        let fewest = || {
+            let counts = self.owner.logs_per_directory(directories.len());
+            counts.iter().enumerate().min_by_key(|(_, count)| **count).map(|(index, _)| index)
+        };
+        let index = by_id.or_else(fewest).unwrap_or(0);
         u16::try_from(index).expect("directories are few")
     }
 
