@@ -27,32 +27,21 @@ pub fn incremental_alter_configs(
     image: &Image,
     request: &IncrementalAlterConfigsRequest,
 ) -> Proposal<IncrementalAlterConfigsResponse> {
-    let names = request.resources.iter().map(|one| (one.resource_type, &one.resource_name));
-    let occurrences = count(names);
-    let mut records = Vec::new();
-    let mut results: Vec<_> = request
-        .resources
-        .iter()
-        .filter_map(|asked| {
-            let key = (asked.resource_type, &*asked.resource_name);
-            let change = || {
-                let named = asked.configs.iter().map(|config| {
-                    let value = config.value.as_deref();
-                    let operation = Operation::from_protocol_number(config.config_operation);
-                    let operation = operation.ok_or_else(|| {
-                        let message = format!("Unknown operation {}", config.config_operation);
-                        ApiError::new(ErrorCode::INVALID_REQUEST, message)
-                    })?;
-                    Ok(Change { name: &config.name, operation, value })
-                });
-                let changes = named.collect::<Result<Vec<Change<'_>>, ApiError>>()?;
-                alter(params, image, asked.resource_type, &asked.resource_name, &changes)
-            };
-            let result = once(&occurrences, key, change)?;
-            Some((asked.resource_type, asked.resource_name.clone(), keep(result, &mut records)))
-        })
-        .collect();
-    limit(&mut records, &mut results);
+    let resources = request.resources.iter();
+    let named = resources.map(|asked| (asked.resource_type, &asked.resource_name, &asked.configs));
+    let (records, results) = decide(named, |code, name, configs| {
+        let changes = configs.iter().map(|config| {
+            let value = config.value.as_deref();
+            let operation = Operation::from_protocol_number(config.config_operation);
+            let operation = operation.ok_or_else(|| {
+                let message = format!("Unknown operation {}", config.config_operation);
+                ApiError::new(ErrorCode::INVALID_REQUEST, message)
+            })?;
+            Ok(Change { name: &config.name, operation, value })
+        });
+        let changes = changes.collect::<Result<Vec<Change<'_>>, ApiError>>()?;
+        alter(params, image, code, name, &changes)
+    });
     let responses = results.into_iter().map(|(resource_type, resource_name, result)| {
         let (error_code, error_message) = code_and_message(result);
         AlteredResource {
@@ -63,15 +52,9 @@ pub fn incremental_alter_configs(
             ..AlteredResource::default()
         }
     });
-    let response = IncrementalAlterConfigsResponse {
-        responses: responses.collect(),
-        ..IncrementalAlterConfigsResponse::default()
-    };
-    if request.validate_only {
-        Proposal::nothing(response)
-    } else {
-        Proposal::new(records, response)
-    }
+    let responses = responses.collect();
+    let response = IncrementalAlterConfigsResponse { responses, ..Default::default() };
+    propose(request.validate_only, records, response)
 }
 
 /// What AlterConfigs leads to: what a resource has set and the request does not name is removed.
@@ -80,24 +63,12 @@ pub fn alter_configs(
     image: &Image,
     request: &AlterConfigsRequest,
 ) -> Proposal<AlterConfigsResponse> {
-    let names = request.resources.iter().map(|one| (one.resource_type, &one.resource_name));
-    let occurrences = count(names);
-    let mut records = Vec::new();
-    let mut results: Vec<_> = request
-        .resources
-        .iter()
-        .filter_map(|asked| {
-            let key = (asked.resource_type, &*asked.resource_name);
-            let change = || {
-                let values = asked.configs.iter().map(|config| (&config.name, &config.value));
-                let new = not_null(values)?;
-                replace(params, image, asked.resource_type, &asked.resource_name, &new)
-            };
-            let result = once(&occurrences, key, change)?;
-            Some((asked.resource_type, asked.resource_name.clone(), keep(result, &mut records)))
-        })
-        .collect();
-    limit(&mut records, &mut results);
+    let resources = request.resources.iter();
+    let named = resources.map(|asked| (asked.resource_type, &asked.resource_name, &asked.configs));
+    let (records, results) = decide(named, |code, name, configs| {
+        let new = not_null(configs.iter().map(|config| (&config.name, &config.value)))?;
+        replace(params, image, code, name, &new)
+    });
     let responses = results.into_iter().map(|(resource_type, resource_name, result)| {
         let (error_code, error_message) = code_and_message(result);
         ReplacedResource {
@@ -108,13 +79,48 @@ pub fn alter_configs(
             ..ReplacedResource::default()
         }
     });
-    let response =
-        AlterConfigsResponse { responses: responses.collect(), ..AlterConfigsResponse::default() };
-    if request.validate_only {
-        Proposal::nothing(response)
-    } else {
-        Proposal::new(records, response)
+    let responses = responses.collect();
+    let response = AlterConfigsResponse { responses, ..Default::default() };
+    propose(request.validate_only, records, response)
+}
+
+/// What becomes of each resource, in the order of the request.
+type Results = Vec<(i8, Str, Result<(), ApiError>)>;
+
+/// Decides about the resources of a request, each by itself. One that the request names several
+/// times is refused once; and where there would be too many records, all are refused.
+fn decide<'a, C: Copy>(
+    resources: impl Iterator<Item = (i8, &'a Str, C)> + Clone,
+    change: impl Fn(i8, &str, C) -> Result<Vec<VersionedRecord>, ApiError>,
+) -> (Vec<VersionedRecord>, Results) {
+    let mut times_named: BTreeMap<(i8, &str), usize> = BTreeMap::new();
+    for (code, name, _) in resources.clone() {
+        *times_named.entry((code, &**name)).or_default() += 1;
     }
+    let (mut records, mut results) = (Vec::new(), Results::new());
+    for (code, name, configs) in resources {
+        // What was decided about is taken out: the next mention finds nothing.
+        let result = match times_named.remove(&(code, &**name)) {
+            None => continue,
+            Some(1) => change(code, name, configs).map(|more| records.extend(more)),
+            Some(_) => {
+                let message = "Each resource must appear at most once.";
+                Err(ApiError::new(ErrorCode::INVALID_REQUEST, message))
+            }
+        };
+        results.push((code, name.clone(), result));
+    }
+    if records.len() > RECORDS_PER_REQUEST_MAX {
+        records.clear();
+        for (_, _, result) in &mut results {
+            *result = Err(too_many_records());
+        }
+    }
+    (records, results)
+}
+
+fn propose<R>(validate_only: bool, records: Vec<VersionedRecord>, response: R) -> Proposal<R> {
+    if validate_only { Proposal::nothing(response) } else { Proposal::new(records, response) }
 }
 
 fn alter(
@@ -298,32 +304,6 @@ pub(crate) fn refused(error: AlterError) -> ApiError {
     }
 }
 
-fn count<'a>(
-    names: impl Iterator<Item = (i8, &'a Str)>,
-) -> BTreeMap<(i8, &'a str), (usize, std::cell::Cell<bool>)> {
-    let mut occurrences: BTreeMap<_, (usize, std::cell::Cell<bool>)> = BTreeMap::new();
-    for (code, name) in names {
-        occurrences.entry((code, &**name)).or_default().0 += 1;
-    }
-    occurrences
-}
-
-/// Decides about a resource that the request names once; one that it names several times is
-/// refused once.
-fn once<'a, R>(
-    occurrences: &BTreeMap<(i8, &'a str), (usize, std::cell::Cell<bool>)>,
-    key: (i8, &'a str),
-    decide: impl FnOnce() -> Result<R, ApiError>,
-) -> Option<Result<R, ApiError>> {
-    let (times, refused) = occurrences.get(&key)?;
-    if *times == 1 {
-        return Some(decide());
-    }
-    let message = "Each resource must appear at most once.";
-    let error = ApiError::new(ErrorCode::INVALID_REQUEST, message);
-    (!refused.replace(true)).then_some(Err(error))
-}
-
 fn not_null<'a>(
     values: impl Iterator<Item = (&'a Str, &'a Option<Str>)> + Clone,
 ) -> Result<Pairs, ApiError> {
@@ -336,20 +316,4 @@ fn not_null<'a>(
     let set =
         values.filter_map(|(name, value)| Some((name.to_string(), value.as_ref()?.to_string())));
     Ok(set.collect())
-}
-
-fn keep(
-    result: Result<Vec<VersionedRecord>, ApiError>,
-    records: &mut Vec<VersionedRecord>,
-) -> Result<(), ApiError> {
-    result.map(|more| records.extend(more))
-}
-
-fn limit(records: &mut Vec<VersionedRecord>, results: &mut [(i8, Str, Result<(), ApiError>)]) {
-    if records.len() > RECORDS_PER_REQUEST_MAX {
-        records.clear();
-        for (_, _, result) in results {
-            *result = Err(too_many_records());
-        }
-    }
 }

@@ -84,27 +84,74 @@ pub struct Controller {
     pub features: FeatureRanges,
 }
 
+/// A feature of a node.
+struct NamedRange<'a>(&'a str, &'a VersionRange);
+
+/// Endpoints and features have a record type of their own for each kind of node, with the same
+/// fields.
+macro_rules! of_node {
+    ($endpoint:ident, $feature:ident) => {
+        impl From<&$endpoint> for Endpoint {
+            fn from(endpoint: &$endpoint) -> Self {
+                Self {
+                    name: Arc::from(&*endpoint.name),
+                    host: Arc::from(&*endpoint.host),
+                    port: endpoint.port,
+                    security_protocol: SecurityProtocol(endpoint.security_protocol),
+                }
+            }
+        }
+
+        impl From<&Endpoint> for $endpoint {
+            fn from(endpoint: &Endpoint) -> Self {
+                Self {
+                    name: (&*endpoint.name).into(),
+                    host: (&*endpoint.host).into(),
+                    port: endpoint.port,
+                    security_protocol: endpoint.security_protocol.0,
+                    ..Self::default()
+                }
+            }
+        }
+
+        impl From<&$feature> for VersionRange {
+            fn from(feature: &$feature) -> Self {
+                let (min, max) = (feature.min_supported_version, feature.max_supported_version);
+                Self { min, max }
+            }
+        }
+
+        impl From<NamedRange<'_>> for $feature {
+            fn from(NamedRange(name, range): NamedRange<'_>) -> Self {
+                Self {
+                    name: name.into(),
+                    min_supported_version: range.min,
+                    max_supported_version: range.max,
+                    ..Self::default()
+                }
+            }
+        }
+    };
+}
+
+of_node!(BrokerEndpoint, BrokerFeature);
+of_node!(ControllerEndpoint, ControllerFeature);
+
 impl Broker {
     /// The broker that a record registers.
     pub fn of_record(record: &RegisterBrokerRecord) -> Self {
-        let endpoints = record.end_points.iter().map(|endpoint| Endpoint {
-            name: Arc::from(&*endpoint.name),
-            host: Arc::from(&*endpoint.host),
-            port: endpoint.port,
-            security_protocol: SecurityProtocol(endpoint.security_protocol),
-        });
-        let features = record.features.iter().map(|feature| {
-            let (min, max) = (feature.min_supported_version, feature.max_supported_version);
-            (Arc::from(&*feature.name), VersionRange { min, max })
-        });
         let mut directories = record.log_dirs.clone();
         directories.sort_unstable();
         Self {
             id: NodeId(record.broker_id),
             epoch: record.broker_epoch,
             incarnation: record.incarnation_id,
-            endpoints: endpoints.collect(),
-            features: features.collect(),
+            endpoints: record.end_points.iter().map(Endpoint::from).collect(),
+            features: record
+                .features
+                .iter()
+                .map(|one| (Arc::from(&*one.name), one.into()))
+                .collect(),
             rack: record.rack.as_deref().map(Arc::from),
             fenced: record.fenced,
             in_controlled_shutdown: record.in_controlled_shutdown,
@@ -116,26 +163,17 @@ impl Broker {
 
     /// The record that registers this broker.
     pub fn to_record(&self) -> RegisterBrokerRecord {
-        let end_points = self.endpoints.iter().map(|endpoint| BrokerEndpoint {
-            name: (&*endpoint.name).into(),
-            host: (&*endpoint.host).into(),
-            port: endpoint.port,
-            security_protocol: endpoint.security_protocol.0,
-            ..BrokerEndpoint::default()
-        });
-        let features = self.features.iter().map(|(name, range)| BrokerFeature {
-            name: (&**name).into(),
-            min_supported_version: range.min,
-            max_supported_version: range.max,
-            ..BrokerFeature::default()
-        });
         RegisterBrokerRecord {
             broker_id: self.id.0,
             is_migrating_zk_broker: self.is_migrating,
             incarnation_id: self.incarnation,
             broker_epoch: self.epoch,
-            end_points: end_points.collect(),
-            features: features.collect(),
+            end_points: self.endpoints.iter().map(Into::into).collect(),
+            features: self
+                .features
+                .iter()
+                .map(|(name, range)| NamedRange(name, range).into())
+                .collect(),
             rack: self.rack.as_deref().map(Into::into),
             fenced: self.fenced,
             in_controlled_shutdown: self.in_controlled_shutdown,
@@ -159,46 +197,31 @@ impl Broker {
 impl Controller {
     /// The controller that a record registers.
     pub fn of_record(record: &RegisterControllerRecord) -> Self {
-        let endpoints = record.end_points.iter().map(|endpoint| Endpoint {
-            name: Arc::from(&*endpoint.name),
-            host: Arc::from(&*endpoint.host),
-            port: endpoint.port,
-            security_protocol: SecurityProtocol(endpoint.security_protocol),
-        });
-        let features = record.features.iter().map(|feature| {
-            let (min, max) = (feature.min_supported_version, feature.max_supported_version);
-            (Arc::from(&*feature.name), VersionRange { min, max })
-        });
         Self {
             id: NodeId(record.controller_id),
             incarnation: record.incarnation_id,
             zk_migration_ready: record.zk_migration_ready,
-            endpoints: endpoints.collect(),
-            features: features.collect(),
+            endpoints: record.end_points.iter().map(Endpoint::from).collect(),
+            features: record
+                .features
+                .iter()
+                .map(|one| (Arc::from(&*one.name), one.into()))
+                .collect(),
         }
     }
 
     /// The record that registers this controller.
     pub fn to_record(&self) -> RegisterControllerRecord {
-        let end_points = self.endpoints.iter().map(|endpoint| ControllerEndpoint {
-            name: (&*endpoint.name).into(),
-            host: (&*endpoint.host).into(),
-            port: endpoint.port,
-            security_protocol: endpoint.security_protocol.0,
-            ..ControllerEndpoint::default()
-        });
-        let features = self.features.iter().map(|(name, range)| ControllerFeature {
-            name: (&**name).into(),
-            min_supported_version: range.min,
-            max_supported_version: range.max,
-            ..ControllerFeature::default()
-        });
         RegisterControllerRecord {
             controller_id: self.id.0,
             incarnation_id: self.incarnation,
             zk_migration_ready: self.zk_migration_ready,
-            end_points: end_points.collect(),
-            features: features.collect(),
+            end_points: self.endpoints.iter().map(Into::into).collect(),
+            features: self
+                .features
+                .iter()
+                .map(|(name, range)| NamedRange(name, range).into())
+                .collect(),
             ..RegisterControllerRecord::default()
         }
     }
