@@ -243,7 +243,7 @@ impl Shard {
             return self.on_reply_to_shard(io, reply);
         };
         if let Some(waiting) = self.take_waiting(ask.call) {
-            waiting.answered(self, io, ask.call, &ask.slots, reply);
+            waiting.answered(self, io, ask.call, ask.to, reply);
         }
     }
 

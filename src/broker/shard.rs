@@ -85,13 +85,13 @@ pub(crate) enum Stage {
 /// A call that waits for others. What happens takes it out of the call; if it waits on, it is put
 /// back with [`Shard::wait`].
 pub(crate) trait Waiting: Debug {
-    /// A shard has answered what was asked about these of the call's partitions.
+    /// A shard has answered what it was asked.
     fn answered(
         self: Box<Self>,
         shard: &mut Shard,
         io: &mut Io<'_>,
         call: Token,
-        slots: &[usize],
+        from: ShardId,
         reply: Reply,
     );
 
@@ -127,11 +127,11 @@ pub(crate) trait Waiting: Debug {
     }
 }
 
-/// A question of a call to another shard, and which of the call's partitions it is about.
-#[derive(Debug)]
+/// A question of a call to a shard.
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) call: Token,
-    pub(crate) slots: Vec<usize>,
+    pub(crate) to: ShardId,
 }
 
 /// Passes on what the quorum shard answered.
@@ -152,7 +152,7 @@ impl Waiting for Passing {
         shard: &mut Shard,
         io: &mut Io<'_>,
         call: Token,
-        _: &[usize],
+        _: ShardId,
         reply: Reply,
     ) {
         let Reply::Quorum(reply) = reply else { unreachable!("answered by {reply:?}") };
@@ -351,16 +351,9 @@ impl Shard {
         call.timer = Some(self.timers.set(at, Timer::Call(token)));
     }
 
-    /// Asks a shard something on behalf of a call, about these of its partitions.
-    pub(crate) fn ask(
-        &mut self,
-        io: &mut Io<'_>,
-        call: Token,
-        to: ShardId,
-        slots: Vec<usize>,
-        body: Request,
-    ) {
-        let ask = Ask { call, slots };
+    /// Asks a shard something on behalf of a call.
+    pub(crate) fn ask(&mut self, io: &mut Io<'_>, call: Token, to: ShardId, body: Request) {
+        let ask = Ask { call, to };
         let id = self.asks.insert(ask).expect("the questions of a call are bounded");
         self.mail.request(io.effects, to, id, body);
     }
@@ -375,7 +368,7 @@ impl Shard {
     ) {
         self.wait(call, Box::new(Passing(forwarded)));
         let to = self.setup.quorum;
-        self.ask(io, call, to, Vec::new(), Request::Quorum(Box::new(request)));
+        self.ask(io, call, to, Request::Quorum(Box::new(request)));
     }
 
     /// Answers a call.

@@ -1,197 +1,316 @@
 //! A request that is about several partitions, each of which its owner answers.
 
 use std::collections::BTreeMap;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
+use std::iter::Map;
+use std::vec::IntoIter;
 
 use base::{ShardId, Token};
-use intercom::{Reply, Request};
+use group::GroupReply;
+use intercom::{
+    AppendAsk, AppendPartition, Appended, DeletePartition, Deleted, EpochEnd, EpochEndPartition,
+    FoundOffset, GroupAsk, OffsetsPartition, Reply, Request,
+};
 
 use crate::shard::{Io, Shard, Waiting};
 
-/// An API whose partitions are answered one by one by their owners.
-pub(crate) trait SpreadApi: Debug + Sized + 'static {
-    /// What an owner says of one partition.
-    type Outcome: Debug;
+/// What the owner of one partition is asked about it.
+pub(crate) trait Part: Sized + 'static {
+    /// What it answers.
+    type Outcome: 'static;
 
-    /// Takes an owner's answer apart, in the order of what it was asked.
+    /// The question to an owner of several.
+    fn question(parts: Vec<Self>) -> Request;
+
+    /// Takes an owner's answer apart, in the order of the question.
     fn outcomes(reply: Reply) -> Vec<Self::Outcome>;
+}
 
-    /// All partitions are answered: makes the response.
-    fn finish(
+/// Says which question and which answer a part belongs to.
+macro_rules! part {
+    ($part:ty => $outcome:ty, $kind:ident) => {
+        impl Part for $part {
+            type Outcome = $outcome;
+
+            fn question(parts: Vec<Self>) -> Request {
+                Request::$kind(parts)
+            }
+
+            fn outcomes(reply: Reply) -> Vec<$outcome> {
+                let Reply::$kind(outcomes) = reply else { unreachable!("answered by {reply:?}") };
+                outcomes
+            }
+        }
+    };
+}
+
+part!(OffsetsPartition => FoundOffset, Offsets);
+part!(EpochEndPartition => EpochEnd, EpochEnds);
+part!(DeletePartition => Deleted, DeleteRecords);
+part!(GroupAsk => GroupReply, Group);
+
+impl Part for AppendPartition {
+    type Outcome = Appended;
+
+    fn question(partitions: Vec<Self>) -> Request {
+        Request::Append(AppendAsk { partitions })
+    }
+
+    fn outcomes(reply: Reply) -> Vec<Appended> {
+        let Reply::Append(answer) = reply else { unreachable!("answered by {reply:?}") };
+        answer.partitions
+    }
+}
+
+/// Whom a part goes to; or what comes of it at once, as there is nobody to ask.
+pub(crate) type Place<P> = Result<(ShardId, P), <P as Part>::Outcome>;
+
+/// Asks the owners of a request's parts. When all have answered, `finish` gets the outcomes in the
+/// order of the parts, each with the label that its part had.
+pub(crate) fn spread<L: 'static, P: Part>(
+    shard: &mut Shard,
+    io: &mut Io<'_>,
+    call: Token,
+    parts: impl IntoIterator<Item = (L, Place<P>)>,
+    finish: impl FnOnce(&mut Shard, &mut Io<'_>, Token, Outcomes<L, P::Outcome>) + 'static,
+) {
+    let mut routed = Routed::default();
+    for (label, place) in parts {
+        routed.add(label, place);
+    }
+    routed.ask(shard, io, call, finish);
+}
+
+/// Asks the owners of a request's partitions, which stand under topics there: `take_apart` gives
+/// the index of a partition and whom it goes to. When all have answered, `finish` gets the
+/// outcomes in the shape of the request.
+pub(crate) fn spread_topics<N: 'static, Q, P: Part>(
+    shard: &mut Shard,
+    io: &mut Io<'_>,
+    call: Token,
+    topics: impl IntoIterator<Item = (N, Vec<Q>)>,
+    take_apart: impl Fn(&Shard, &N, Q) -> (i32, Place<P>),
+    finish: impl FnOnce(&mut Shard, &mut Io<'_>, Token, TopicOutcomes<N, P::Outcome>) + 'static,
+) {
+    let mut routed = Routed::default();
+    let mut names = Vec::new();
+    for (name, partitions) in topics {
+        routed.slots.reserve(partitions.len());
+        let count = partitions.len();
+        for partition in partitions {
+            let (index, place) = take_apart(shard, &name, partition);
+            routed.add(index, place);
+        }
+        names.push((name, count));
+    }
+    routed.ask(shard, io, call, move |shard, io, call, outcomes| {
+        finish(shard, io, call, TopicOutcomes { names, outcomes });
+    });
+}
+
+/// What came of a request's parts, in their order, each with its label.
+pub(crate) type Outcomes<L, T> = Map<IntoIter<(L, Slot<T>)>, fn((L, Slot<T>)) -> (L, T)>;
+
+/// What came of a request's partitions, in the shape of the request.
+pub(crate) struct TopicOutcomes<N, T> {
+    /// The topics, and how many partitions each has.
+    names: Vec<(N, usize)>,
+    /// The partitions of all topics, by index.
+    outcomes: Outcomes<i32, T>,
+}
+
+impl<N, T> TopicOutcomes<N, T> {
+    /// The topics of the response, of their names and rows.
+    pub(crate) fn into_topics<R, Topic>(
+        mut self,
+        mut row: impl FnMut(i32, T) -> R,
+        topic: impl Fn(N, Vec<R>) -> Topic,
+    ) -> Vec<Topic> {
+        let topics = self.names.into_iter().map(|(name, count)| {
+            let outcomes = self.outcomes.by_ref().take(count);
+            topic(name, outcomes.map(|(index, outcome)| row(index, outcome)).collect())
+        });
+        topics.collect()
+    }
+}
+
+/// What is known of one part.
+pub(crate) enum Slot<T> {
+    /// It was asked of this shard.
+    Asked(ShardId),
+    /// This came of it.
+    Known(T),
+}
+
+/// The parts of a request, by whom they go to.
+struct Routed<L, P: Part> {
+    slots: Vec<(L, Slot<P::Outcome>)>,
+    by_owner: BTreeMap<ShardId, Vec<P>>,
+}
+
+impl<L, P: Part> Default for Routed<L, P> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), by_owner: BTreeMap::new() }
+    }
+}
+
+impl<L: 'static, P: Part> Routed<L, P> {
+    /// Adds the next part of the request.
+    fn add(&mut self, label: L, place: Place<P>) {
+        let slot = match place {
+            Ok((owner, part)) => {
+                self.by_owner.entry(owner).or_default().push(part);
+                Slot::Asked(owner)
+            }
+            Err(outcome) => Slot::Known(outcome),
+        };
+        self.slots.push((label, slot));
+    }
+
+    fn ask(
         self,
         shard: &mut Shard,
         io: &mut Io<'_>,
         call: Token,
-        outcomes: impl Iterator<Item = Self::Outcome>,
-    );
+        finish: impl FnOnce(&mut Shard, &mut Io<'_>, Token, Outcomes<L, P::Outcome>) + 'static,
+    ) {
+        let owners_left = self.by_owner.len();
+        for (owner, parts) in self.by_owner {
+            shard.ask(io, call, owner, P::question(parts));
+        }
+        // What was asked of this shard itself is answered later in this step, and so waits too.
+        let answers = Answers::<L, P> { slots: self.slots, owners_left };
+        Box::new(Spreading { answers, finish }).go_on(shard, io, call);
+    }
 }
 
-#[derive(Debug)]
-struct Spreading<A: SpreadApi> {
-    api: A,
-    outcomes: Spread<A::Outcome>,
+/// What came of the parts so far.
+struct Answers<L, P: Part> {
+    slots: Vec<(L, Slot<P::Outcome>)>,
+    owners_left: usize,
 }
 
-impl<A: SpreadApi> Waiting for Spreading<A> {
+impl<L, P: Part> Answers<L, P> {
+    /// Notes what an owner answered about the parts it was asked for.
+    ///
+    /// # Panics
+    /// If it answered about others.
+    fn take(&mut self, from: ShardId, outcomes: Vec<P::Outcome>) {
+        let asked = |slot: &Slot<P::Outcome>| matches!(slot, Slot::Asked(owner) if *owner == from);
+        let mut open = self.slots.iter_mut().filter(|(_, slot)| asked(slot));
+        for outcome in outcomes {
+            let (_, slot) = open.next().expect("an owner answers what it was asked");
+            *slot = Slot::Known(outcome);
+        }
+        assert!(open.next().is_none(), "an owner answered less than it was asked");
+        self.owners_left -= 1;
+    }
+
+    /// All outcomes.
+    ///
+    /// # Panics
+    /// If one is missing.
+    fn into_outcomes(self) -> Outcomes<L, P::Outcome> {
+        self.slots.into_iter().map(|(label, slot)| match slot {
+            Slot::Known(outcome) => (label, outcome),
+            Slot::Asked(owner) => unreachable!("{owner} has not answered yet"),
+        })
+    }
+}
+
+/// A call that waits for the owners of its parts.
+struct Spreading<L, P: Part, F> {
+    answers: Answers<L, P>,
+    finish: F,
+}
+
+impl<L, P: Part, F> Debug for Spreading<L, P, F> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (parts, owners) = (self.answers.slots.len(), self.answers.owners_left);
+        write!(formatter, "a call about {parts} partitions that waits for {owners} owners")
+    }
+}
+
+impl<L, P, F> Waiting for Spreading<L, P, F>
+where
+    L: 'static,
+    P: Part,
+    F: FnOnce(&mut Shard, &mut Io<'_>, Token, Outcomes<L, P::Outcome>) + 'static,
+{
     fn answered(
         mut self: Box<Self>,
         shard: &mut Shard,
         io: &mut Io<'_>,
         call: Token,
-        slots: &[usize],
+        from: ShardId,
         reply: Reply,
     ) {
-        self.outcomes.set_all(slots, A::outcomes(reply));
+        self.answers.take(from, P::outcomes(reply));
         self.go_on(shard, io, call);
     }
 }
 
-impl<A: SpreadApi> Spreading<A> {
+impl<L, P, F> Spreading<L, P, F>
+where
+    L: 'static,
+    P: Part,
+    F: FnOnce(&mut Shard, &mut Io<'_>, Token, Outcomes<L, P::Outcome>) + 'static,
+{
     fn go_on(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-        if self.outcomes.is_complete() {
-            self.api.finish(shard, io, call, self.outcomes.into_outcomes());
+        if self.answers.owners_left == 0 {
+            let Self { answers, finish } = *self;
+            finish(shard, io, call, answers.into_outcomes());
         } else {
             shard.wait(call, self);
         }
     }
 }
 
-/// Asks the owners of a request's partitions. `question` makes what one owner is asked of its
-/// parts.
-pub(crate) fn spread<A: SpreadApi, P>(
-    shard: &mut Shard,
-    io: &mut Io<'_>,
-    call: Token,
-    api: A,
-    parts: Parts<P, A::Outcome>,
-    question: impl Fn(Vec<P>) -> Request,
-) {
-    let mut outcomes = Spread::new(parts.count);
-    for (slot, outcome) in parts.refused {
-        outcomes.set(slot, outcome);
-    }
-    for (owner, slots, parts) in parts.routes.into_shards() {
-        shard.ask(io, call, owner, slots, question(parts));
-    }
-    // What was asked of this shard itself is answered later in this step, and so waits too.
-    Box::new(Spreading { api, outcomes }).go_on(shard, io, call);
-}
-
-/// The partitions of a request as it is read: each is asked of its owner, or refused at once.
-#[derive(Debug)]
-pub(crate) struct Parts<P, T> {
-    count: usize,
-    routes: Routes<P>,
-    refused: Vec<(usize, T)>,
-}
-
-impl<P, T> Default for Parts<P, T> {
-    fn default() -> Self {
-        Self { count: 0, routes: Routes::default(), refused: Vec::new() }
-    }
-}
-
-impl<P, T> Parts<P, T> {
-    /// Adds the next partition of the request.
-    pub(crate) fn push(&mut self, place: Result<(ShardId, P), T>) {
-        let slot = self.count;
-        self.count += 1;
-        match place {
-            Ok((owner, part)) => self.routes.add(owner, slot, part),
-            Err(outcome) => self.refused.push((slot, outcome)),
-        }
-    }
-}
-
-/// The partitions of a request, flat and in its order, with what came of each so far.
-#[derive(Debug)]
-struct Spread<T> {
-    outcomes: Vec<Option<T>>,
-    missing: usize,
-}
-
-impl<T> Spread<T> {
-    /// Nothing is known of `partitions` partitions yet.
-    fn new(partitions: usize) -> Self {
-        Self { outcomes: (0..partitions).map(|_| None).collect(), missing: partitions }
-    }
-
-    /// Notes what came of one.
-    ///
-    /// # Panics
-    /// If it is known already: an owner answered twice.
-    fn set(&mut self, slot: usize, outcome: T) {
-        let place = &mut self.outcomes[slot];
-        assert!(place.is_none(), "partition {slot} of a request was answered twice");
-        *place = Some(outcome);
-        self.missing -= 1;
-    }
-
-    /// Notes what an owner answered about the partitions it was asked for.
-    fn set_all(&mut self, slots: &[usize], outcomes: Vec<T>) {
-        assert_eq!(slots.len(), outcomes.len(), "an owner answered about other partitions");
-        for (slot, outcome) in slots.iter().zip(outcomes) {
-            self.set(*slot, outcome);
-        }
-    }
-
-    /// Whether all are known.
-    fn is_complete(&self) -> bool {
-        self.missing == 0
-    }
-
-    /// All of them, in order.
-    ///
-    /// # Panics
-    /// If one is missing.
-    fn into_outcomes(self) -> impl Iterator<Item = T> {
-        self.outcomes.into_iter().map(|outcome| outcome.expect("all partitions are answered"))
-    }
-}
-
-/// What is to be asked of which shard.
-#[derive(Debug)]
-pub(crate) struct Routes<P> {
-    by_shard: BTreeMap<ShardId, (Vec<usize>, Vec<P>)>,
-}
-
-impl<P> Default for Routes<P> {
-    fn default() -> Self {
-        Self { by_shard: BTreeMap::new() }
-    }
-}
-
-impl<P> Routes<P> {
-    /// Partition `slot` of the request is asked of `owner` with `part`.
-    pub(crate) fn add(&mut self, owner: ShardId, slot: usize, part: P) {
-        let (slots, parts) = self.by_shard.entry(owner).or_default();
-        slots.push(slot);
-        parts.push(part);
-    }
-
-    /// Each shard with the slots and parts of its partitions.
-    pub(crate) fn into_shards(self) -> impl Iterator<Item = (ShardId, Vec<usize>, Vec<P>)> {
-        self.by_shard.into_iter().map(|(shard, (slots, parts))| (shard, slots, parts))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base::{Offset, PartitionIndex, TopicId};
+    use intercom::PartitionKey;
+    use protocol::ErrorCode;
+
+    fn part(offset: i64) -> DeletePartition {
+        let key = PartitionKey { topic: TopicId::ZERO, partition: PartitionIndex(0) };
+        DeletePartition { key, before: Offset(offset) }
+    }
+
+    fn deleted(part: &DeletePartition) -> Deleted {
+        Deleted { error: ErrorCode::NONE, low_watermark: part.before }
+    }
 
     #[test]
-    fn answers_come_back_in_the_order_of_the_request() {
-        let mut routes = Routes::default();
-        for (slot, owner) in [1, 0, 1].into_iter().enumerate() {
-            routes.add(ShardId(owner), slot, slot * 10);
+    fn outcomes_come_in_the_order_and_shape_of_the_request() {
+        let mut routed = Routed::<i32, DeletePartition>::default();
+        for (index, owner) in [1, 0, 1].into_iter().enumerate() {
+            routed.add(index as i32, Ok((ShardId(owner), part(index as i64 * 10))));
         }
-        let mut spread = Spread::new(4);
-        spread.set(3, 99);
-        for (_, slots, parts) in routes.into_shards() {
-            assert!(!spread.is_complete());
-            spread.set_all(&slots, parts);
+        let error = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION;
+        routed.add(7, Err(Deleted::refused(error)));
+        let owners_left = routed.by_owner.len();
+        let mut answers = Answers::<i32, DeletePartition> { slots: routed.slots, owners_left };
+        for (owner, parts) in routed.by_owner.into_iter().rev() {
+            answers.take(owner, parts.iter().map(deleted).collect());
         }
-        assert!(spread.is_complete());
-        assert_eq!(spread.into_outcomes().collect::<Vec<_>>(), [0, 10, 20, 99]);
+        assert_eq!(answers.owners_left, 0);
+        let names = vec![("a", 2), ("b", 0), ("c", 2)];
+        let outcomes = TopicOutcomes { names, outcomes: answers.into_outcomes() };
+        let rows = outcomes.into_topics(
+            |index, deleted| (index, deleted.low_watermark.0),
+            |name, rows| (name, rows),
+        );
+        let expected = [("a", vec![(0, 0), (1, 10)]), ("b", vec![]), ("c", vec![(2, 20), (7, -1)])];
+        assert_eq!(rows, expected);
+    }
+
+    #[test]
+    #[should_panic(expected = "less than it was asked")]
+    fn an_owner_that_leaves_something_out_is_a_bug() {
+        let slots = vec![((), Slot::Asked(ShardId(0))), ((), Slot::Asked(ShardId(0)))];
+        let mut answers = Answers::<(), DeletePartition> { slots, owners_left: 1 };
+        answers.take(ShardId(0), vec![deleted(&part(1))]);
     }
 }

@@ -24,7 +24,7 @@ pub use metadata::Endpoint;
 pub use partition::{
     AppendAnswer, AppendAsk, AppendPartition, Appended, DeletePartition, Deleted, EpochEnd,
     EpochEndPartition, FetchAnswer, FetchAsk, FetchPartition, Fetched, FoundOffset, LogSize,
-    OffsetsAnswer, OffsetsAsk, OffsetsPartition, Watch,
+    OffsetsPartition, Watch,
 };
 pub use placement::{PartitionKey, Placement};
 pub use quorum::{ProducerIdBlock, QuorumReply, QuorumRequest};

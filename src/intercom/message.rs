@@ -8,7 +8,7 @@ use metadata::Image;
 
 use crate::partition::{
     AppendAnswer, AppendAsk, DeletePartition, Deleted, EpochEnd, EpochEndPartition, FetchAnswer,
-    FetchAsk, LogSize, OffsetsAnswer, OffsetsAsk,
+    FetchAsk, FoundOffset, LogSize, OffsetsPartition,
 };
 use crate::placement::{PartitionKey, Placement};
 use crate::quorum::{QuorumReply, QuorumRequest};
@@ -68,7 +68,7 @@ pub enum Request {
     /// Read partitions.
     Fetch(FetchAsk),
     /// Find offsets.
-    Offsets(OffsetsAsk),
+    Offsets(Vec<OffsetsPartition>),
     /// Find the ends of epochs.
     EpochEnds(Vec<EpochEndPartition>),
     /// Move log start offsets.
@@ -106,8 +106,8 @@ pub enum Reply {
     Append(AppendAnswer),
     /// To a read.
     Fetch(FetchAnswer),
-    /// To a search for offsets.
-    Offsets(OffsetsAnswer),
+    /// To a search for offsets, in its order.
+    Offsets(Vec<FoundOffset>),
     /// To a search for the ends of epochs, in its order.
     EpochEnds(Vec<EpochEnd>),
     /// To a move of log start offsets, in its order.

@@ -141,16 +141,7 @@ impl Fetched {
     }
 }
 
-/// Find offsets (ListOffsets).
-#[derive(Clone, Debug)]
-pub struct OffsetsAsk {
-    /// Which partitions.
-    pub partitions: Vec<OffsetsPartition>,
-    /// Whether "latest" means the last stable offset.
-    pub read_committed: bool,
-}
-
-/// One partition of an [`OffsetsAsk`].
+/// Find an offset (ListOffsets).
 #[derive(Clone, Copy, Debug)]
 pub struct OffsetsPartition {
     /// Which.
@@ -161,13 +152,8 @@ pub struct OffsetsPartition {
     /// −2 earliest, −3 max timestamp, −4 earliest local, −5 latest tiered, −6 earliest pending
     /// upload).
     pub timestamp: i64,
-}
-
-/// The answer to an [`OffsetsAsk`], in its order.
-#[derive(Debug)]
-pub struct OffsetsAnswer {
-    /// One entry a partition.
-    pub partitions: Vec<FoundOffset>,
+    /// Whether "latest" means the last stable offset.
+    pub read_committed: bool,
 }
 
 /// An offset that was found.

@@ -1,7 +1,7 @@
 //! Topics that are made because a client, or the broker itself, needs them: the call goes on when
 //! the image has them, or when they cannot be made.
 
-use base::{Duration, Token};
+use base::{Duration, ShardId, Token};
 use intercom::{QuorumReply, QuorumRequest, Reply, Request};
 use protocol::create_topics_request::CreatableTopic;
 use protocol::{CreateTopicsRequest, ErrorCode, RequestFrame, Str};
@@ -41,7 +41,7 @@ pub(crate) fn create(
     let request = CreateTopicsRequest { topics, timeout_ms, ..Default::default() };
     let request = QuorumRequest::CreateTopics { request };
     let to = shard.setup.quorum;
-    shard.ask(io, call, to, Vec::new(), Request::Quorum(Box::new(request)));
+    shard.ask(io, call, to, Request::Quorum(Box::new(request)));
 }
 
 impl Waiting for Creation {
@@ -51,7 +51,7 @@ impl Waiting for Creation {
         shard: &mut Shard,
         io: &mut Io<'_>,
         call: Token,
-        _: &[usize],
+        _: ShardId,
         reply: Reply,
     ) {
         let Reply::Quorum(reply) = reply else { unreachable!("answered by {reply:?}") };

@@ -43,7 +43,7 @@ pub(crate) fn start(
     let waiting = DescribeLogDirs { wanted, sizes: Vec::new(), spaces: BTreeMap::new(), missing };
     shard.wait(call, Box::new(waiting));
     for to in (0..shards).map(ShardId) {
-        shard.ask(io, call, to, Vec::new(), Request::LogSizes);
+        shard.ask(io, call, to, Request::LogSizes);
     }
     for index in 0..directories {
         shard.ask_space(io, call, u16::try_from(index).expect("directories are few"));
@@ -57,7 +57,7 @@ impl Waiting for DescribeLogDirs {
         shard: &mut Shard,
         io: &mut Io<'_>,
         call: Token,
-        _: &[usize],
+        _: ShardId,
         reply: Reply,
     ) {
         let Reply::LogSizes(sizes) = reply else { unreachable!("answered by {reply:?}") };

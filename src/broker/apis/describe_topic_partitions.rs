@@ -10,7 +10,7 @@ use protocol::{
     RequestFrame, Str,
 };
 
-use super::metadata::offline_replicas;
+use super::metadata;
 use crate::shard::{Io, Shard};
 use crate::topics;
 
@@ -112,18 +112,19 @@ fn partition(
     index: PartitionIndex,
     partition: &Partition,
 ) -> DescribeTopicPartitionsResponsePartition {
-    let alive = image.broker(partition.leader).is_some_and(|broker| !broker.fenced);
+    // What Metadata tells, and who else could lead.
+    let known = metadata::row(image, index, partition);
     let ids = ::metadata::ids_of;
     DescribeTopicPartitionsResponsePartition {
-        error_code: if alive { ErrorCode::NONE } else { ErrorCode::LEADER_NOT_AVAILABLE },
-        partition_index: index.0,
-        leader_id: if alive { partition.leader.0 } else { -1 },
-        leader_epoch: partition.leader_epoch.0,
-        replica_nodes: ids(&partition.replicas),
-        isr_nodes: ids(&partition.isr),
+        error_code: known.error_code,
+        partition_index: known.partition_index,
+        leader_id: known.leader_id,
+        leader_epoch: known.leader_epoch,
+        replica_nodes: known.replica_nodes,
+        isr_nodes: known.isr_nodes,
         eligible_leader_replicas: Some(ids(&partition.elr)),
         last_known_elr: Some(ids(&partition.last_known_elr)),
-        offline_replicas: ids(&offline_replicas(image, partition)),
+        offline_replicas: known.offline_replicas,
         ..Default::default()
     }
 }

@@ -1,6 +1,7 @@
 //! Fetch: the owners say what they have, this shard spends the request's bytes in its order, and
 //! where there is too little it waits for news.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use api::Part;
@@ -11,7 +12,6 @@ use protocol::{DecodeError, ErrorCode, FetchRequest, FetchResponse, Records, Req
 
 use crate::sessions::{Context, FetchKey, NO_SESSION, SessionError, Told, TopicKey, Wanted};
 use crate::shard::{Io, Shard, Waiting};
-use crate::spread::Routes;
 
 /// The first version that names topics by id (KIP-516).
 const TOPIC_ID_FIRST_VERSION: i16 = 13;
@@ -25,6 +25,12 @@ struct Entry {
     wanted: Wanted,
     place: Result<(PartitionKey, ShardId), ErrorCode>,
     fetched: Option<Fetched>,
+}
+
+impl Entry {
+    fn is_owned_by(&self, shard: ShardId) -> bool {
+        self.place.is_ok_and(|(_, owner)| owner == shard)
+    }
 }
 
 /// A Fetch request under way.
@@ -96,12 +102,13 @@ impl Waiting for State {
         shard: &mut Shard,
         io: &mut Io<'_>,
         call: Token,
-        slots: &[usize],
+        from: ShardId,
         reply: Reply,
     ) {
         let Reply::Fetch(answer) = reply else { unreachable!("answered by {reply:?}") };
-        for (slot, fetched) in slots.iter().zip(answer.partitions) {
-            self.entries[*slot].fetched = Some(fetched);
+        let asked = self.entries.iter_mut().filter(|entry| entry.is_owned_by(from));
+        for (entry, fetched) in asked.zip(answer.partitions) {
+            entry.fetched = Some(fetched);
         }
         self.asks_left -= 1;
         if self.asks_left == 0 { self.decide(shard, io, call) } else { shard.wait(call, self) }
@@ -121,10 +128,12 @@ impl Waiting for State {
 impl State {
     fn ask_owners(mut self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
         self.woken = false;
-        let mut routes = Routes::default();
-        for (slot, entry) in self.entries.iter_mut().enumerate() {
+        let mut by_owner: BTreeMap<ShardId, Vec<FetchPartition>> = BTreeMap::new();
+        for entry in &mut self.entries {
             match entry.place {
-                Ok((key, owner)) => routes.add(owner, slot, part_of(key, &entry.wanted)),
+                Ok((key, owner)) => {
+                    by_owner.entry(owner).or_default().push(part_of(key, &entry.wanted));
+                }
                 Err(code) => entry.fetched = Some(Fetched::refused(code)),
             }
         }
@@ -134,14 +143,13 @@ impl State {
             bytes_min: self.bytes_min,
             until: self.until,
         });
-        let routes: Vec<_> = routes.into_shards().collect();
-        self.asks_left = routes.len();
-        if routes.is_empty() {
+        self.asks_left = by_owner.len();
+        if by_owner.is_empty() {
             return (*self).finish(shard, io, call);
         }
-        for (owner, slots, partitions) in routes {
+        for (owner, partitions) in by_owner {
             let ask = FetchAsk { partitions, bytes_max, read_committed, watch };
-            shard.ask(io, call, owner, slots, Request::Fetch(ask));
+            shard.ask(io, call, owner, Request::Fetch(ask));
         }
         shard.wait(call, self);
     }

@@ -1,12 +1,12 @@
 //! ListOffsets: each partition's owner searches its log.
 
 use base::{LeaderEpoch, PartitionIndex, Token};
-use intercom::{FoundOffset, OffsetsAsk, OffsetsPartition, Reply, Request};
+use intercom::{FoundOffset, OffsetsPartition};
 use protocol::list_offsets_response::{ListOffsetsPartitionResponse, ListOffsetsTopicResponse};
 use protocol::{DecodeError, ErrorCode, ListOffsetsRequest, ListOffsetsResponse, RequestFrame};
 
 use crate::shard::{Io, Shard};
-use crate::spread::{Parts, SpreadApi, spread};
+use crate::spread::spread_topics;
 
 /// `isolation_level` of a consumer that reads only what was committed.
 const READ_COMMITTED: i8 = 1;
@@ -18,13 +18,6 @@ const LOWEST_TIMESTAMP: [(i16, i64); 5] = [(11, -6), (9, -5), (8, -4), (7, -3), 
 /// The first version whose answer has the leader epoch (KIP-320).
 const LEADER_EPOCH_FIRST_VERSION: i16 = 4;
 
-/// A ListOffsets request under way: its response, but for what the owners find.
-#[derive(Debug)]
-struct ListOffsets {
-    response: ListOffsetsResponse,
-    with_leader_epoch: bool,
-}
-
 pub(crate) fn start(
     shard: &mut Shard,
     io: &mut Io<'_>,
@@ -32,61 +25,53 @@ pub(crate) fn start(
     frame: &RequestFrame,
 ) -> Result<(), DecodeError> {
     let request: ListOffsetsRequest = frame.body()?;
-    let (mut parts, mut response) = (Parts::default(), ListOffsetsResponse::default());
-    for topic in request.topics {
-        let mut partitions = Vec::with_capacity(topic.partitions.len());
-        for part in topic.partitions {
-            let partition_index = part.partition_index;
-            partitions.push(ListOffsetsPartitionResponse { partition_index, ..Default::default() });
-            let known = is_known(part.timestamp, frame.version);
-            let place =
-                known.and_then(|()| shard.locate(&topic.name, PartitionIndex(partition_index)));
-            let leader_epoch = LeaderEpoch(part.current_leader_epoch);
-            let timestamp = part.timestamp;
-            parts.push(
-                place
-                    .map(|(key, owner)| (owner, OffsetsPartition { key, leader_epoch, timestamp }))
-                    .map_err(FoundOffset::refused),
-            );
-        }
-        let name = topic.name;
-        response.topics.push(ListOffsetsTopicResponse { name, partitions, ..Default::default() });
-    }
+    let version = frame.version;
     let read_committed = request.isolation_level == READ_COMMITTED;
-    let with_leader_epoch = frame.version >= LEADER_EPOCH_FIRST_VERSION;
-    let api = ListOffsets { response, with_leader_epoch };
-    spread(shard, io, call, api, parts, |partitions| {
-        Request::Offsets(OffsetsAsk { partitions, read_committed })
-    });
+    let topics = request.topics.into_iter().map(|topic| (topic.name, topic.partitions));
+    spread_topics(
+        shard,
+        io,
+        call,
+        topics,
+        |shard, topic, asked| {
+            let known = is_known(asked.timestamp, version);
+            let index = PartitionIndex(asked.partition_index);
+            let place = known.and_then(|()| shard.locate(topic, index));
+            let part = place.map(|(key, owner)| {
+                let leader_epoch = LeaderEpoch(asked.current_leader_epoch);
+                let timestamp = asked.timestamp;
+                (owner, OffsetsPartition { key, leader_epoch, timestamp, read_committed })
+            });
+            (asked.partition_index, part.map_err(FoundOffset::refused))
+        },
+        move |shard, io, call, outcomes| {
+            let topics = outcomes.into_topics(
+                |index, found| row(version, index, found),
+                |name, partitions| ListOffsetsTopicResponse {
+                    name,
+                    partitions,
+                    ..Default::default()
+                },
+            );
+            let response = ListOffsetsResponse { topics, ..Default::default() };
+            shard.respond::<ListOffsetsRequest>(io, call, &response);
+        },
+    );
     Ok(())
 }
 
-impl SpreadApi for ListOffsets {
-    type Outcome = FoundOffset;
-
-    fn outcomes(reply: Reply) -> Vec<FoundOffset> {
-        let Reply::Offsets(answer) = reply else { unreachable!("answered by {reply:?}") };
-        answer.partitions
+fn row(version: i16, partition_index: i32, found: FoundOffset) -> ListOffsetsPartitionResponse {
+    let mut row = ListOffsetsPartitionResponse {
+        partition_index,
+        error_code: found.error,
+        offset: found.offset.0,
+        timestamp: found.timestamp,
+        ..Default::default()
+    };
+    if version >= LEADER_EPOCH_FIRST_VERSION {
+        row.leader_epoch = found.leader_epoch.0;
     }
-
-    fn finish(
-        mut self,
-        shard: &mut Shard,
-        io: &mut Io<'_>,
-        call: Token,
-        outcomes: impl Iterator<Item = FoundOffset>,
-    ) {
-        let places = self.response.topics.iter_mut().flat_map(|topic| &mut topic.partitions);
-        for (place, found) in places.zip(outcomes) {
-            place.error_code = found.error;
-            place.offset = found.offset.0;
-            place.timestamp = found.timestamp;
-            if self.with_leader_epoch {
-                place.leader_epoch = found.leader_epoch.0;
-            }
-        }
-        shard.respond::<ListOffsetsRequest>(io, call, &self.response);
-    }
+    row
 }
 
 /// Whether the version of the request knows the timestamp.

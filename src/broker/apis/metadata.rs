@@ -1,7 +1,7 @@
 //! Metadata: brokers and topics from the image; topics that are missing may be made.
 
 use ::metadata::{Image, Partition, Topic};
-use base::{PartitionIndex, Token};
+use base::{NodeId, PartitionIndex, Token};
 use protocol::create_topics_request::CreatableTopic;
 use protocol::metadata_request::MetadataRequestTopic;
 use protocol::metadata_response::{
@@ -121,35 +121,29 @@ fn described(image: &Image, topic: &Topic) -> MetadataResponseTopic {
         name: Some(Str::from(&*topic.name)),
         topic_id: topic.id,
         is_internal: topics::is_internal(&topic.name),
-        partitions: partitions.map(|(index, one)| partition(image, *index, one)).collect(),
+        partitions: partitions.map(|(index, one)| row(image, *index, one)).collect(),
         ..Default::default()
     }
 }
 
-fn partition(
+/// What clients are told of a partition.
+pub(crate) fn row(
     image: &Image,
     index: PartitionIndex,
     partition: &Partition,
 ) -> MetadataResponsePartition {
-    let alive = image.broker(partition.leader).is_some_and(|broker| !broker.fenced);
+    let is_alive = |node: &NodeId| image.broker(*node).is_some_and(|broker| !broker.fenced);
+    let led = is_alive(&partition.leader);
+    let offline = partition.replicas.iter().filter(|replica| !is_alive(replica));
     let ids = ::metadata::ids_of;
     MetadataResponsePartition {
-        error_code: if alive { ErrorCode::NONE } else { ErrorCode::LEADER_NOT_AVAILABLE },
+        error_code: if led { ErrorCode::NONE } else { ErrorCode::LEADER_NOT_AVAILABLE },
         partition_index: index.0,
-        leader_id: if alive { partition.leader.0 } else { -1 },
+        leader_id: if led { partition.leader.0 } else { -1 },
         leader_epoch: partition.leader_epoch.0,
         replica_nodes: ids(&partition.replicas),
         isr_nodes: ids(&partition.isr),
-        offline_replicas: ids(&offline_replicas(image, partition)),
+        offline_replicas: offline.map(|replica| replica.0).collect(),
         ..Default::default()
     }
-}
-
-/// The replicas whose brokers are not there.
-pub(crate) fn offline_replicas(image: &Image, partition: &Partition) -> Vec<base::NodeId> {
-    let offline = partition
-        .replicas
-        .iter()
-        .filter(|replica| image.broker(**replica).is_none_or(|broker| broker.fenced));
-    offline.copied().collect()
 }

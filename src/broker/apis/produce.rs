@@ -1,28 +1,23 @@
 //! Produce: each partition's batch goes to its owner; the answer leaves when every owner's disk
 //! has done what the topic demands.
 
-use base::{PartitionIndex, Token};
-use intercom::{AppendAsk, AppendPartition, Appended, Reply, Request};
+use base::{PartitionIndex, Token, TopicId};
+use intercom::{AppendPartition, Appended};
 use protocol::produce_response::{
     BatchIndexAndErrorMessage, PartitionProduceResponse, TopicProduceResponse,
 };
-use protocol::{DecodeError, ErrorCode, ProduceRequest, ProduceResponse, Records, RequestFrame};
+use protocol::{
+    DecodeError, ErrorCode, ProduceRequest, ProduceResponse, Records, RequestFrame, Str,
+};
 use records::{Batch, Codec};
 
 use crate::shard::{Io, Shard};
-use crate::spread::{Parts, SpreadApi, spread};
+use crate::spread::{TopicOutcomes, spread_topics};
 
 /// The first version that may carry Zstandard (KIP-110).
 const ZSTD_FIRST_VERSION: i16 = 7;
 /// The first version that names topics by id (KIP-516).
 const TOPIC_ID_FIRST_VERSION: i16 = 13;
-
-/// A Produce request under way: the response, but for what the owners say.
-#[derive(Debug)]
-struct Produce {
-    response: ProduceResponse,
-    acks: i16,
-}
 
 pub(crate) fn start(
     shard: &mut Shard,
@@ -31,87 +26,88 @@ pub(crate) fn start(
     frame: &RequestFrame,
 ) -> Result<(), DecodeError> {
     let request: ProduceRequest = frame.body()?;
+    let (version, acks) = (frame.version, request.acks);
     let refused = refusal_of_request(&request);
-    let (mut parts, mut response) = (Parts::default(), ProduceResponse::default());
-    let by_id = frame.version >= TOPIC_ID_FIRST_VERSION;
-    for topic in request.topic_data {
-        let mut partitions = Vec::with_capacity(topic.partition_data.len());
-        for part in topic.partition_data {
-            partitions.push(PartitionProduceResponse { index: part.index, ..Default::default() });
-            let index = PartitionIndex(part.index);
-            let place = if by_id {
-                shard.locate_by_id(topic.topic_id, index)
-            } else {
-                shard.locate(&topic.name, index)
-            };
+    let topics = request.topic_data.into_iter();
+    let topics = topics.map(|topic| ((topic.name, topic.topic_id), topic.partition_data));
+    spread_topics(
+        shard,
+        io,
+        call,
+        topics,
+        |shard, (name, topic_id), data| {
+            let index = PartitionIndex(data.index);
             let place = match &refused {
                 Some(refused) => Err(refused.clone()),
-                None => place.map_err(|code| Appended::refused(code, None)),
+                None if version >= TOPIC_ID_FIRST_VERSION => {
+                    shard.locate_by_id(*topic_id, index).map_err(refusal)
+                }
+                None => shard.locate(name, index).map_err(refusal),
             };
-            parts.push(place.and_then(|(key, owner)| {
-                let records = records_of(part.records, frame.version)?;
+            let part = place.and_then(|(key, owner)| {
+                let records = records_of(data.records, version)?;
                 Ok((owner, AppendPartition { key, records }))
-            }));
-        }
-        response.responses.push(TopicProduceResponse {
-            name: topic.name,
-            topic_id: topic.topic_id,
-            partition_responses: partitions,
-            ..Default::default()
-        });
-    }
-    let produce = Produce { response, acks: request.acks };
-    spread(shard, io, call, produce, parts, |partitions| Request::Append(AppendAsk { partitions }));
+            });
+            (data.index, part)
+        },
+        move |shard, io, call, outcomes| finish(shard, io, call, acks, outcomes),
+    );
     Ok(())
 }
 
-impl SpreadApi for Produce {
-    type Outcome = Appended;
-
-    fn outcomes(reply: Reply) -> Vec<Appended> {
-        let Reply::Append(answer) = reply else { unreachable!("answered by {reply:?}") };
-        answer.partitions
+/// All owners have answered.
+fn finish(
+    shard: &mut Shard,
+    io: &mut Io<'_>,
+    call: Token,
+    acks: i16,
+    outcomes: TopicOutcomes<(Str, TopicId), Appended>,
+) {
+    let mut failed = false;
+    let responses = outcomes.into_topics(
+        |index, appended| {
+            failed |= appended.error.is_error();
+            row(index, appended)
+        },
+        |(name, topic_id), partition_responses| TopicProduceResponse {
+            name,
+            topic_id,
+            partition_responses,
+            ..Default::default()
+        },
+    );
+    if acks != 0 {
+        let response = ProduceResponse { responses, ..Default::default() };
+        return shard.respond::<ProduceRequest>(io, call, &response);
     }
+    if failed {
+        // Nothing can be answered; closing tells the client to look again, as in Kafka.
+        shard.close_connection_of(io, call);
+    }
+    shard.stay_silent(call);
+}
 
-    fn finish(
-        mut self,
-        shard: &mut Shard,
-        io: &mut Io<'_>,
-        call: Token,
-        outcomes: impl Iterator<Item = Appended>,
-    ) {
-        let topics = self.response.responses.iter_mut();
-        let places = topics.flat_map(|topic| &mut topic.partition_responses);
-        let mut failed = false;
-        for (place, outcome) in places.zip(outcomes) {
-            failed |= outcome.error.is_error();
-            fill(place, outcome);
-        }
-        if self.acks != 0 {
-            return shard.respond::<ProduceRequest>(io, call, &self.response);
-        }
-        if failed {
-            // Nothing can be answered; closing tells the client to look again, as in Kafka.
-            shard.close_connection_of(io, call);
-        }
-        shard.stay_silent(call);
+fn row(index: i32, appended: Appended) -> PartitionProduceResponse {
+    let errors = appended.record_errors.into_iter();
+    let record_errors = errors.map(|(batch_index, message)| BatchIndexAndErrorMessage {
+        batch_index,
+        batch_index_error_message: Some(message.into()),
+        ..Default::default()
+    });
+    PartitionProduceResponse {
+        index,
+        error_code: appended.error,
+        base_offset: appended.base_offset.0,
+        log_append_time_ms: appended.log_append_time_ms,
+        log_start_offset: appended.log_start_offset.0,
+        record_errors: record_errors.collect(),
+        error_message: appended.message.map(Into::into),
+        ..Default::default()
     }
 }
 
-fn fill(place: &mut PartitionProduceResponse, outcome: Appended) {
-    place.error_code = outcome.error;
-    place.base_offset = outcome.base_offset.0;
-    place.log_append_time_ms = outcome.log_append_time_ms;
-    place.log_start_offset = outcome.log_start_offset.0;
-    place.error_message = outcome.message.map(Into::into);
-    let errors = outcome.record_errors.into_iter();
-    place.record_errors = errors
-        .map(|(batch_index, message)| BatchIndexAndErrorMessage {
-            batch_index,
-            batch_index_error_message: Some(message.into()),
-            ..Default::default()
-        })
-        .collect();
+fn refusal(code: ErrorCode) -> Appended {
+    Appended::refused(code, None)
 }
 
 /// Why the request as a whole is refused, if it is.

@@ -10,7 +10,7 @@ use group::{GroupCoordinator, GroupReply, GroupRequest, Output};
 use intercom::{GroupAsk, Reply};
 use protocol::ErrorCode;
 
-use super::{Alarm, Asker, Desk, Owner, Serving};
+use super::{Alarm, Asker, Desk, Gathering, Owner, Serving};
 use crate::files::FileStep;
 use crate::partition::{Place, Waiter};
 use crate::topics::OFFSETS_TOPIC;
@@ -95,10 +95,9 @@ impl Owner {
 
     /// Handles what is asked of groups.
     pub(super) fn ask_groups(&mut self, desk: &mut Desk<'_>, asker: Asker, asks: Vec<GroupAsk>) {
-        let missing = asks.len();
-        let outcomes = asks.iter().map(|_| None).collect();
         let patient = asks.iter().any(|ask| may_wait(&ask.call.request));
-        let serving = Serving::Group { asker, outcomes, missing, is_late: false };
+        let gathering = Gathering::new(asker, asks.len());
+        let serving = Serving::Group { gathering, is_late: false };
         let token = self.serving.insert(serving).expect("those who ask are bounded");
         if patient {
             self.hosts.patient.push(token);
@@ -116,9 +115,6 @@ impl Owner {
             host.coordinator.handle(desk.now, image, call, ticket);
             self.hosts.called.push(partition);
         }
-        if missing == 0 {
-            self.answer_groups(desk, token);
-        }
     }
 
     /// Gives out what the coordinators of this turn have decided; what is not answered by then and
@@ -128,10 +124,9 @@ impl Owner {
             self.give_outputs(desk, token);
         }
         for token in std::mem::take(&mut self.hosts.patient) {
-            if let Some(Serving::Group { asker, is_late, .. }) = self.serving.get_mut(token) {
+            if let Some(Serving::Group { gathering, is_late }) = self.serving.get_mut(token) {
                 *is_late = true;
-                let asker = *asker;
-                desk.reply(asker, Reply::Later);
+                desk.reply(gathering.asker, Reply::Later);
             }
         }
     }
@@ -216,27 +211,19 @@ impl Owner {
     }
 
     fn group_answered(&mut self, desk: &mut Desk<'_>, place: Place, reply: GroupReply) {
-        let serving = self.serving.get_mut(place.ask);
-        let Some(Serving::Group { outcomes, missing, .. }) = serving else {
+        let Some(Serving::Group { gathering, .. }) = self.serving.get_mut(place.ask) else {
             unreachable!("a request of groups was answered before all of it was done");
         };
-        outcomes[place.index] = Some(reply);
-        *missing -= 1;
-        if *missing == 0 {
-            self.answer_groups(desk, place.ask);
-        }
-    }
-
-    fn answer_groups(&mut self, desk: &mut Desk<'_>, token: Token) {
-        let Some(Serving::Group { asker, outcomes, is_late, .. }) = self.serving.remove(token)
-        else {
-            unreachable!("only requests of groups are answered here");
-        };
-        let reply = Reply::Group(outcomes.into_iter().flatten().collect());
-        if is_late {
-            desk.reply_late(asker, reply);
-        } else {
-            desk.reply(asker, reply);
+        if gathering.set(place.index, reply)
+            && let Some(Serving::Group { gathering, is_late }) = self.serving.remove(place.ask)
+        {
+            let asker = gathering.asker;
+            let reply = Reply::Group(gathering.into_outcomes());
+            if is_late {
+                desk.reply_late(asker, reply);
+            } else {
+                desk.reply(asker, reply);
+            }
         }
     }
 }

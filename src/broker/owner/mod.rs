@@ -50,15 +50,10 @@ enum Serving {
         outcomes: Vec<Option<Appended>>,
         missing: usize,
     },
-    Offsets {
-        asker: Asker,
-        outcomes: Vec<Option<FoundOffset>>,
-        missing: usize,
-    },
+    Offsets(Gathering<FoundOffset>),
     Group {
-        asker: Asker,
-        outcomes: Vec<Option<GroupReply>>,
-        missing: usize,
+        gathering: Gathering<GroupReply>,
+        /// Whether the asker was told to wait for a [`Request::Late`].
         is_late: bool,
     },
     /// It is asked anew when what it waits for is there.
@@ -66,6 +61,32 @@ enum Serving {
         asker: Asker,
         request: Request,
     },
+}
+
+/// The outcomes of an ask about several things, as they come.
+#[derive(Debug)]
+struct Gathering<T> {
+    asker: Asker,
+    outcomes: Vec<Option<T>>,
+    missing: usize,
+}
+
+impl<T> Gathering<T> {
+    fn new(asker: Asker, count: usize) -> Self {
+        Self { asker, outcomes: (0..count).map(|_| None).collect(), missing: count }
+    }
+
+    /// Notes one. True when it was the last one that was missing.
+    fn set(&mut self, index: usize, outcome: T) -> bool {
+        let before = self.outcomes[index].replace(outcome);
+        assert!(before.is_none(), "outcome {index} of an ask came twice");
+        self.missing -= 1;
+        self.missing == 0
+    }
+
+    fn into_outcomes(self) -> Vec<T> {
+        self.outcomes.into_iter().flatten().collect()
+    }
 }
 
 /// What is to be done for a partition at a time.
@@ -182,7 +203,7 @@ impl Owner {
         match request {
             Request::Append(ask) => self.append(desk, asker, ask),
             Request::Fetch(ask) => self.fetch(desk, asker, ask),
-            Request::Offsets(ask) => self.offsets(desk, asker, ask),
+            Request::Offsets(list) => self.offsets(desk, asker, &list),
             Request::EpochEnds(list) => self.epoch_ends(desk, asker, &list),
             Request::DeleteRecords(list) => self.delete_records(desk, asker, &list),
             Request::Group(asks) => self.ask_groups(desk, asker, asks),
@@ -232,7 +253,7 @@ impl Owner {
             // An append waits part by part, so that the batches of one connection keep their order.
             Request::Append(_) => return None,
             Request::Fetch(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
-            Request::Offsets(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
+            Request::Offsets(list) => Box::new(list.iter().map(|part| part.key)),
             Request::EpochEnds(list) => Box::new(list.iter().map(|part| part.key)),
             Request::DeleteRecords(list) => Box::new(list.iter().map(|part| part.key)),
             Request::Group(list) => Box::new(list.iter().map(|part| part.key)),
@@ -311,7 +332,7 @@ impl Owner {
 
 /// The answer to an ask none of whose partitions can be asked.
 fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
-    use intercom::{AppendAnswer, Deleted, EpochEnd, FetchAnswer, Fetched, OffsetsAnswer};
+    use intercom::{AppendAnswer, Deleted, EpochEnd, FetchAnswer, Fetched};
     match request {
         Request::Append(ask) => {
             let refused = || Appended::refused(error, None);
@@ -322,9 +343,8 @@ fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
             let partitions = ask.partitions.iter().map(|_| Fetched::refused(error)).collect();
             Reply::Fetch(FetchAnswer { partitions, watching: false })
         }
-        Request::Offsets(ask) => {
-            let partitions = ask.partitions.iter().map(|_| FoundOffset::refused(error)).collect();
-            Reply::Offsets(OffsetsAnswer { partitions })
+        Request::Offsets(list) => {
+            Reply::Offsets(list.iter().map(|_| FoundOffset::refused(error)).collect())
         }
         Request::EpochEnds(list) => {
             Reply::EpochEnds(list.iter().map(|_| EpochEnd::refused(error)).collect())

@@ -3,12 +3,11 @@
 use base::{LeaderEpoch, Offset, Token};
 use commitlog::Ticket;
 use intercom::{
-    DeletePartition, Deleted, EpochEnd, EpochEndPartition, FoundOffset, OffsetsAnswer, OffsetsAsk,
-    OffsetsPartition, Reply,
+    DeletePartition, Deleted, EpochEnd, EpochEndPartition, FoundOffset, OffsetsPartition, Reply,
 };
 use protocol::ErrorCode;
 
-use super::{Asker, Desk, Owner, Serving};
+use super::{Asker, Desk, Gathering, Owner, Serving};
 use crate::partition::Place;
 
 /// The values of a timestamp that stand for something else (`ListOffsetsRequest`, KIP-734,
@@ -29,13 +28,12 @@ enum Lookup {
 }
 
 impl Owner {
-    pub(super) fn offsets(&mut self, desk: &mut Desk<'_>, asker: Asker, ask: OffsetsAsk) {
-        let missing = ask.partitions.len();
-        let serving = Serving::Offsets { asker, outcomes: vec![None; missing], missing };
+    pub(super) fn offsets(&mut self, desk: &mut Desk<'_>, asker: Asker, list: &[OffsetsPartition]) {
+        let serving = Serving::Offsets(Gathering::new(asker, list.len()));
         let token = self.serving.insert(serving).expect("those who ask are bounded");
-        for (index, part) in ask.partitions.iter().enumerate() {
+        for (index, part) in list.iter().enumerate() {
             let place = Place { ask: token, index };
-            match self.look_up(desk, part, ask.read_committed) {
+            match self.look_up(desk, part) {
                 Ok(Lookup::Found(found)) => self.offset_found(desk, place, found),
                 Ok(Lookup::Searching(partition, ticket)) => {
                     self.searches.insert((partition, ticket), place);
@@ -43,16 +41,12 @@ impl Owner {
                 Err(code) => self.offset_found(desk, place, FoundOffset::refused(code)),
             }
         }
-        if missing == 0 {
-            self.answer_offsets(desk, token);
-        }
     }
 
     fn look_up(
         &mut self,
         desk: &mut Desk<'_>,
         part: &OffsetsPartition,
-        read_committed: bool,
     ) -> Result<Lookup, ErrorCode> {
         let token = self.find(part.key)?;
         let partition = self.partitions.get_mut(token).expect("it was found a line ago");
@@ -66,7 +60,7 @@ impl Owner {
         let ticket = match part.timestamp {
             special::LATEST => {
                 let epoch = partition.leader_epoch();
-                let end = if read_committed {
+                let end = if part.read_committed {
                     partition.last_stable_offset()
                 } else {
                     partition.high_watermark()
@@ -127,23 +121,14 @@ impl Owner {
     }
 
     fn offset_found(&mut self, desk: &mut Desk<'_>, place: Place, found: FoundOffset) {
-        let serving = self.serving.get_mut(place.ask);
-        let Some(Serving::Offsets { outcomes, missing, .. }) = serving else {
+        let Some(Serving::Offsets(gathering)) = self.serving.get_mut(place.ask) else {
             unreachable!("a search was answered before all of it was done");
         };
-        outcomes[place.index] = Some(found);
-        *missing -= 1;
-        if *missing == 0 {
-            self.answer_offsets(desk, place.ask);
+        if gathering.set(place.index, found)
+            && let Some(Serving::Offsets(gathering)) = self.serving.remove(place.ask)
+        {
+            desk.reply(gathering.asker, Reply::Offsets(gathering.into_outcomes()));
         }
-    }
-
-    fn answer_offsets(&mut self, desk: &mut Desk<'_>, token: Token) {
-        let Some(Serving::Offsets { asker, outcomes, .. }) = self.serving.remove(token) else {
-            unreachable!("only searches are answered here");
-        };
-        let partitions = outcomes.into_iter().flatten().collect();
-        desk.reply(asker, Reply::Offsets(OffsetsAnswer { partitions }));
     }
 
     pub(super) fn epoch_ends(
