@@ -41,6 +41,16 @@ impl Part {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    /// Keeps at most the first `len` bytes.
+    pub fn truncate(&mut self, len: usize) {
+        match self {
+            Part::Bytes(bytes) => bytes.truncate(len),
+            Part::File(slice) => {
+                slice.length = u32::try_from(len).map_or(slice.length, |len| slice.length.min(len));
+            }
+        }
+    }
 }
 
 /// What to do with a socket. A socket that is closed already makes every one of these a no-op.

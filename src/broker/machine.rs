@@ -2,8 +2,8 @@
 //! step and at the end of a turn.
 
 use api::{Effects, Event, FileOutcome, Machine, SocketId};
-use base::{Instant, Map, Now, ShardId, Token};
-use intercom::{Message, Reply, Request};
+use base::{Instant, Now, ShardId, Token};
+use intercom::{Message, News, Reply, Request};
 use protocol::RequestFrame;
 
 use crate::apis;
@@ -48,8 +48,10 @@ impl Machine for Shard {
 
     fn end_of_turn(&mut self, now: Now, effects: &mut Effects<Message>) {
         let io = &mut Io { now, effects };
-        self.with_owner(io, |owner, desk| owner.end_of_turn(desk));
-        self.spread_news(io);
+        self.with_owner(io, |owner, desk| {
+            owner.end_of_turn(desk);
+            owner.tell_news(desk);
+        });
         self.settle(io);
         self.connections.end_of_turn(io.effects);
         self.set_wake_up(io);
@@ -160,9 +162,12 @@ impl Shard {
         let Some(connection) = self.connections.remove(socket) else { return };
         // What they still wait for will find nobody: an answer that nobody reads is not made.
         for call in connection.calls {
-            let call = self.calls.remove(call);
-            if let Some(timer) = call.and_then(|call| call.timer) {
+            let Some(call) = self.calls.remove(call) else { continue };
+            if let Some(timer) = call.timer {
                 self.timers.cancel(timer);
+            }
+            if let Stage::Waiting(waiting) = call.stage {
+                waiting.abandoned(self, io, socket);
             }
         }
         self.report_load(io);
@@ -213,13 +218,17 @@ impl Shard {
 
     fn on_request(&mut self, io: &mut Io<'_>, asker: Asker, body: Request) {
         match body {
-            Request::Woken(calls) => {
-                for call in calls {
+            Request::News(news) => {
+                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
+                for News { call, partitions } in news {
                     if let Some(waiting) = self.take_waiting(call) {
-                        waiting.woken(self, io, call);
+                        waiting.told(self, io, call, asker.shard, partitions);
                     }
                 }
+            }
+            Request::Unwatch(connection) => {
                 self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
+                self.owner.unwatch_connection(asker.shard, connection);
             }
             Request::Checkpoints { positions, closed } => {
                 self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
@@ -271,17 +280,6 @@ impl Shard {
                 Timer::Retention => self.look_for_retention(io),
                 Timer::Idle => self.close_idle(io),
             }
-        }
-    }
-
-    /// Tells the homes of watches that there is news, each home once a turn.
-    fn spread_news(&mut self, io: &mut Io<'_>) {
-        let mut by_home: Map<ShardId, Vec<Token>> = Map::default();
-        for (home, watch) in self.owner.take_news() {
-            by_home.entry(home).or_default().push(watch);
-        }
-        for (home, watches) in by_home {
-            self.mail.request(io.effects, home, Token::NONE, Request::Woken(watches));
         }
     }
 

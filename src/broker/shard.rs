@@ -11,7 +11,9 @@ use std::fmt::Debug;
 use api::{Effects, FileEffect, Part, SocketId, Space};
 use base::{Instant, Now, PartitionIndex, Random, ShardId, Slab, TimerId, Timers, Token, TopicId};
 use config::{BrokerConfig, Layers};
-use intercom::{Message, PartitionKey, Published, QuorumReply, QuorumRequest, Reply, Request};
+use intercom::{
+    Fetched, Message, PartitionKey, Published, QuorumReply, QuorumRequest, Reply, Request,
+};
 use protocol::{ApiKey, ErrorCode, Str};
 
 use crate::connections::Connections;
@@ -95,10 +97,22 @@ pub(crate) trait Waiting: Debug {
         reply: Reply,
     );
 
-    /// An owner has news.
-    fn woken(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-        let _ = (shard, io, call);
+    /// An owner tells what a watch has waited for.
+    fn told(
+        self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        from: ShardId,
+        partitions: Vec<Fetched>,
+    ) {
+        let _ = (shard, io, call, from, partitions);
         unreachable!("{self:?} watches nothing");
+    }
+
+    /// The connection of the call is gone: nobody needs an answer.
+    fn abandoned(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, connection: SocketId) {
+        let _ = (shard, io, connection);
     }
 
     /// The time that was set has come.

@@ -23,7 +23,7 @@ pub use message::{
 pub use metadata::Endpoint;
 pub use partition::{
     AppendAnswer, AppendAsk, AppendPartition, Appended, DeletePartition, Deleted, EpochEnd,
-    EpochEndPartition, FetchAnswer, FetchAsk, FetchPartition, Fetched, FoundOffset, LogSize,
+    EpochEndPartition, FetchAsk, FetchPartition, Fetched, FoundOffset, LogSize, News,
     OffsetsPartition, Watch,
 };
 pub use placement::{PartitionKey, Placement};

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use api::SocketId;
 use base::{LeaderEpoch, Map, NodeId, Offset, Token, TopicPartition};
 use group::{GroupCall, GroupReply};
 use metadata::Image;
 
 use crate::partition::{
-    AppendAnswer, AppendAsk, DeletePartition, Deleted, EpochEnd, EpochEndPartition, FetchAnswer,
-    FetchAsk, FoundOffset, LogSize, OffsetsPartition,
+    AppendAnswer, AppendAsk, DeletePartition, Deleted, EpochEnd, EpochEndPartition, FetchAsk,
+    Fetched, FoundOffset, LogSize, News, OffsetsPartition,
 };
 use crate::placement::{PartitionKey, Placement};
 use crate::quorum::{QuorumReply, QuorumRequest};
@@ -93,8 +94,11 @@ pub enum Request {
         /// Whether they are closed: the asker stops.
         closed: bool,
     },
-    /// To a home shard: these watches have news. Answered by [`Reply::Taken`].
-    Woken(Vec<Token>),
+    /// To a home shard: what its watches have waited for. Answered by [`Reply::Taken`].
+    News(Vec<News>),
+    /// To an owner: nobody waits at this connection of the asker any more. Answered by
+    /// [`Reply::Taken`].
+    Unwatch(SocketId),
 }
 
 /// What can be answered.
@@ -104,8 +108,8 @@ pub enum Reply {
     Quorum(Box<QuorumReply>),
     /// To an append.
     Append(AppendAnswer),
-    /// To a read.
-    Fetch(FetchAnswer),
+    /// To a read, in its order.
+    Fetch(Vec<Fetched>),
     /// To a search for offsets, in its order.
     Offsets(Vec<FoundOffset>),
     /// To a search for the ends of epochs, in its order.

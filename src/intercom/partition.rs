@@ -1,6 +1,6 @@
 //! What a connection's home shard asks of the shard that owns a partition.
 
-use api::Part;
+use api::{Part, SocketId};
 use base::{Instant, LeaderEpoch, Offset, Token};
 use bytes::Bytes;
 use protocol::ErrorCode;
@@ -71,8 +71,7 @@ pub struct FetchAsk {
     pub bytes_max: u32,
     /// Whether only what is below the last stable offset may be read.
     pub read_committed: bool,
-    /// If the partitions have fewer than `bytes_min` bytes together and no error: tell this shard
-    /// when there is more.
+    /// Who waits where there is too little.
     pub watch: Option<Watch>,
 }
 
@@ -89,25 +88,31 @@ pub struct FetchPartition {
     pub leader_epoch: LeaderEpoch,
 }
 
-/// Who is to be told of news, and until when. It is told once; a new watch of the same token
-/// replaces the old one.
+/// Who waits for more than a [`FetchAsk`] found. The owner reads again when there is news, and
+/// tells what it has once when it is enough ([`News`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Watch {
-    /// The asker's name for it.
-    pub id: Token,
-    /// Fewer bytes than this are not worth an answer.
+    /// The call that waits.
+    pub call: Token,
+    /// The connection that it came by. A connection waits for one call at a time: a new watch of
+    /// it replaces the old one.
+    pub connection: SocketId,
+    /// With so many bytes the request can be answered.
     pub bytes_min: u32,
+    /// Whether other owners are asked too. Then each tells all that is new, as none knows what
+    /// the others have; one that is asked alone tells nothing below `bytes_min`.
+    pub is_shared: bool,
     /// Nobody waits any more after this.
     pub until: Instant,
 }
 
-/// The answer to a [`FetchAsk`], in its order.
+/// What a [`Watch`] has waited for.
 #[derive(Debug)]
-pub struct FetchAnswer {
-    /// One entry a partition.
+pub struct News {
+    /// The call that waits.
+    pub call: Token,
+    /// As in the answer to its ask: one entry a partition, in its order.
     pub partitions: Vec<Fetched>,
-    /// Whether the watch was set.
-    pub watching: bool,
 }
 
 /// What one partition has.
@@ -125,6 +130,8 @@ pub struct Fetched {
     pub parts: Vec<Part>,
     /// How many bytes `parts` have.
     pub bytes: u32,
+    /// How many of them are kept at least when `parts` are cut, so that a whole batch is left.
+    pub bytes_uncut: u32,
 }
 
 impl Fetched {
@@ -137,7 +144,23 @@ impl Fetched {
             log_start_offset: Offset(-1),
             parts: Vec::new(),
             bytes: 0,
+            bytes_uncut: 0,
         }
+    }
+
+    /// Cuts the records to what is left of a request's bytes, or leaves none where no whole batch
+    /// would be left (`ReplicaManager.readFromLog`: the last batch may be cut, the first may not).
+    pub fn cut_to(&mut self, bytes_max: u32) {
+        if self.bytes <= bytes_max {
+            return;
+        }
+        self.bytes = if self.bytes_uncut <= bytes_max { bytes_max } else { 0 };
+        let mut left = self.bytes as usize;
+        self.parts.retain_mut(|part| {
+            part.truncate(left);
+            left -= part.len();
+            !part.is_empty()
+        });
     }
 }
 
@@ -239,4 +262,40 @@ pub struct LogSize {
     pub directory: u16,
     /// Bytes of its segments.
     pub size_bytes: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use api::{FileRef, FileSlice};
+
+    fn fetched(bytes_uncut: u32) -> Fetched {
+        let file = FileRef::new("/data/t-0/0.log");
+        let parts = vec![
+            Part::Bytes(Bytes::from_static(&[1; 10])),
+            Part::File(FileSlice { file, position: 7, length: 20 }),
+            Part::Bytes(Bytes::from_static(&[2; 5])),
+        ];
+        Fetched { parts, bytes: 35, bytes_uncut, ..Fetched::refused(ErrorCode::NONE) }
+    }
+
+    #[test]
+    fn records_are_cut_to_what_is_left_but_for_a_first_batch() {
+        for (bytes_max, expected) in [
+            (99, vec![10, 20, 5]),
+            (35, vec![10, 20, 5]),
+            (34, vec![10, 20, 4]),
+            (30, vec![10, 20]),
+            (12, vec![10, 2]),
+            (10, vec![10]),
+            (9, vec![]),
+            (0, vec![]),
+        ] {
+            let mut fetched = fetched(10);
+            fetched.cut_to(bytes_max);
+            let lengths: Vec<usize> = fetched.parts.iter().map(Part::len).collect();
+            assert_eq!(lengths, expected, "{bytes_max}");
+            assert_eq!(fetched.bytes as usize, lengths.iter().sum(), "{bytes_max}");
+        }
+    }
 }

@@ -6,6 +6,7 @@ mod cluster;
 mod configs;
 mod consoles;
 mod durability;
+mod fetch;
 mod format;
 mod groups;
 mod java;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::Part;
+use api::{Part, SocketId};
 use base::{Duration, Instant, LeaderEpoch, Offset, PartitionIndex, ShardId, Token};
 use intercom::{FetchAsk, FetchPartition, Fetched, PartitionKey, Reply, Request, Watch};
 use protocol::fetch_response::{FetchableTopicResponse, PartitionData};
@@ -28,8 +28,8 @@ struct Entry {
 }
 
 impl Entry {
-    fn is_owned_by(&self, shard: ShardId) -> bool {
-        self.place.is_ok_and(|(_, owner)| owner == shard)
+    fn owner(&self) -> Option<ShardId> {
+        self.place.as_ref().ok().map(|(_, owner)| *owner)
     }
 }
 
@@ -44,10 +44,11 @@ struct State {
     read_committed: bool,
     /// When an answer leaves whatever there is.
     until: Instant,
-    asks_left: usize,
-    /// There was news while owners were being asked.
-    woken: bool,
     timed_out: bool,
+    /// Owners that were asked and have not answered yet.
+    awaited: Vec<ShardId>,
+    /// Owners that have told news since they were asked: their watch is spent.
+    told: Vec<ShardId>,
 }
 
 pub(crate) fn start(
@@ -88,11 +89,11 @@ pub(crate) fn start(
         bytes_max: u32::try_from(bytes_max).unwrap_or(0),
         read_committed: request.isolation_level == READ_COMMITTED,
         until: io.now.mono + wait,
-        asks_left: 0,
-        woken: false,
         timed_out: wait.is_zero(),
+        awaited: Vec::new(),
+        told: Vec::new(),
     };
-    Box::new(state).ask_owners(shard, io, call);
+    Box::new(state).ask(shard, io, call, |_| true);
     Ok(())
 }
 
@@ -105,68 +106,109 @@ impl Waiting for State {
         from: ShardId,
         reply: Reply,
     ) {
-        let Reply::Fetch(answer) = reply else { unreachable!("answered by {reply:?}") };
-        let asked = self.entries.iter_mut().filter(|entry| entry.is_owned_by(from));
-        for (entry, fetched) in asked.zip(answer.partitions) {
-            entry.fetched = Some(fetched);
+        let Reply::Fetch(fetched) = reply else { unreachable!("answered by {reply:?}") };
+        self.awaited.retain(|owner| *owner != from);
+        // News takes another lane than answers. What overtook the answer is newer.
+        if !self.told.contains(&from) {
+            self.take(from, fetched);
         }
-        self.asks_left -= 1;
-        if self.asks_left == 0 { self.decide(shard, io, call) } else { shard.wait(call, self) }
+        self.decide(shard, io, call);
     }
 
-    fn woken(mut self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-        self.woken = true;
-        if self.asks_left == 0 { self.ask_owners(shard, io, call) } else { shard.wait(call, self) }
+    fn told(
+        mut self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        from: ShardId,
+        fetched: Vec<Fetched>,
+    ) {
+        self.told.push(from);
+        self.take(from, fetched);
+        self.decide(shard, io, call);
     }
 
     fn timed_out(mut self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
         self.timed_out = true;
-        if self.asks_left == 0 { (*self).finish(shard, io, call) } else { shard.wait(call, self) }
+        // Owners say nothing of what is less than they were asked to wait for. It is answered now,
+        // as Kafka's delayed fetch reads again when its time is over.
+        if self.awaited.is_empty() && self.bytes_min > 1 {
+            return self.ask(shard, io, call, |_| true);
+        }
+        self.decide(shard, io, call);
+    }
+
+    fn abandoned(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, connection: SocketId) {
+        let mut owners: Vec<ShardId> = self.entries.iter().filter_map(Entry::owner).collect();
+        owners.sort_unstable();
+        owners.dedup();
+        for owner in owners {
+            shard.mail.request(io.effects, owner, Token::NONE, Request::Unwatch(connection));
+        }
     }
 }
 
 impl State {
-    fn ask_owners(mut self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
-        self.woken = false;
+    /// Asks the owners that are wanted for what they have of their partitions.
+    fn ask(
+        mut self: Box<Self>,
+        shard: &mut Shard,
+        io: &mut Io<'_>,
+        call: Token,
+        wanted: impl Fn(ShardId) -> bool,
+    ) {
         let mut by_owner: BTreeMap<ShardId, Vec<FetchPartition>> = BTreeMap::new();
+        let mut is_shared = false;
         for entry in &mut self.entries {
             match entry.place {
-                Ok((key, owner)) => {
+                Ok((key, owner)) if wanted(owner) => {
                     by_owner.entry(owner).or_default().push(part_of(key, &entry.wanted));
                 }
+                Ok(_) => is_shared = true,
                 Err(code) => entry.fetched = Some(Fetched::refused(code)),
             }
         }
-        let (bytes_max, read_committed) = (self.bytes_max, self.read_committed);
-        let watch = (!self.timed_out).then_some(Watch {
-            id: call,
-            bytes_min: self.bytes_min,
-            until: self.until,
-        });
-        self.asks_left = by_owner.len();
-        if by_owner.is_empty() {
-            return (*self).finish(shard, io, call);
-        }
+        is_shared |= by_owner.len() > 1;
+        let State { bytes_max, bytes_min, read_committed, until, .. } = *self;
+        let connection = shard.socket(call).filter(|_| !self.timed_out);
+        let watch =
+            connection.map(|connection| Watch { call, connection, bytes_min, is_shared, until });
+        self.told.retain(|owner| !by_owner.contains_key(owner));
         for (owner, partitions) in by_owner {
+            self.awaited.push(owner);
             let ask = FetchAsk { partitions, bytes_max, read_committed, watch };
             shard.ask(io, call, owner, Request::Fetch(ask));
+        }
+        if self.awaited.is_empty() {
+            return (*self).finish(shard, io, call);
         }
         shard.wait(call, self);
     }
 
-    /// All owners have answered: is it enough, or does the client wait?
+    fn take(&mut self, from: ShardId, fetched: Vec<Fetched>) {
+        let asked = self.entries.iter_mut().filter(|entry| entry.owner() == Some(from));
+        for (entry, fetched) in asked.zip(fetched) {
+            entry.fetched = Some(fetched);
+        }
+    }
+
+    /// When all owners have answered: is it enough, or does the client wait?
     fn decide(self: Box<Self>, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
+        if !self.awaited.is_empty() {
+            return shard.wait(call, self);
+        }
         let fetched = || self.entries.iter().filter_map(|entry| entry.fetched.as_ref());
         let bytes: u64 = fetched().map(|fetched| u64::from(fetched.bytes)).sum();
         let failed = fetched().any(|fetched| fetched.error.is_error());
         if self.timed_out || failed || bytes >= u64::from(self.bytes_min) {
             return (*self).finish(shard, io, call);
         }
-        if self.woken {
-            return self.ask_owners(shard, io, call);
-        }
         shard.set_timer(call, self.until);
-        shard.wait(call, self);
+        if self.told.is_empty() {
+            return shard.wait(call, self);
+        }
+        let told = self.told.clone();
+        self.ask(shard, io, call, |owner| told.contains(&owner));
     }
 
     fn finish(self, shard: &mut Shard, io: &mut Io<'_>, call: Token) {
@@ -192,16 +234,16 @@ impl State {
     }
 }
 
-/// Spends the request's bytes in its order; the first partition that has records keeps them all.
+/// Spends the request's bytes in its order. The first partition that has records keeps a first
+/// batch however large it is; a later one keeps what fits.
 fn spend(entries: &mut [Entry], bytes_max: u32) {
-    let mut spent: u64 = 0;
+    let (mut left, mut is_first) = (bytes_max, true);
     for fetched in entries.iter_mut().filter_map(|entry| entry.fetched.as_mut()) {
-        let bytes = u64::from(fetched.bytes);
-        if spent > 0 && spent + bytes > u64::from(bytes_max) {
-            fetched.parts.clear();
-            fetched.bytes = 0;
+        if !is_first {
+            fetched.cut_to(left);
         }
-        spent += u64::from(fetched.bytes);
+        is_first &= fetched.bytes == 0;
+        left = left.saturating_sub(fetched.bytes);
     }
 }
 

@@ -149,9 +149,7 @@ impl Owner {
 
     /// Does what has come due.
     pub(crate) fn on_time(&mut self, desk: &mut Desk<'_>) {
-        while let Some(taken) = self.watches.expired(desk.now.mono) {
-            self.unwatch(&taken);
-        }
+        self.end_watches(desk.now.mono);
         while let Some(alarm) = self.alarms.expired(desk.now.mono) {
             match alarm {
                 Alarm::Log(token) => {

@@ -26,7 +26,7 @@ use protocol::ErrorCode;
 use crate::files::Files;
 use crate::mail::Mail;
 use crate::partition::{Partition, Place};
-use crate::watches::{Taken, Watches};
+use crate::watches::Watches;
 
 /// Partitions of one shard.
 const PARTITIONS_MAX: usize = 1 << 20;
@@ -61,6 +61,8 @@ enum Serving {
         asker: Asker,
         request: Request,
     },
+    /// This watch has news, which is read when what it waits for is there.
+    News(Token),
 }
 
 /// The outcomes of an ask about several things, as they come.
@@ -148,8 +150,8 @@ pub(crate) struct Owner {
     /// Which asks wait for a position to be found; without a ticket, for any search to end.
     locating: Map<(Token, Option<Ticket>), Vec<Token>>,
     watches: Watches,
-    /// Watches that have news, by who waits.
-    news: Vec<(ShardId, Token)>,
+    /// Watches that had news in this turn.
+    news: Vec<Token>,
     /// Which coordinators wait for a position to be found, as in `locating`.
     locating_loads: Map<(Token, Option<Ticket>), ()>,
     hosts: Hosts,
@@ -212,17 +214,13 @@ impl Owner {
                 desk.reply(asker, Reply::LogSizes(sizes));
             }
             Request::Quorum(_)
-            | Request::Woken(_)
+            | Request::News(_)
+            | Request::Unwatch(_)
             | Request::Late { .. }
             | Request::Checkpoints { .. } => {
                 unreachable!("a request that is for others reached the partitions")
             }
         }
-    }
-
-    /// Says to the home shards which of their watches have news. Called at the end of a turn.
-    pub(crate) fn take_news(&mut self) -> Vec<(ShardId, Token)> {
-        std::mem::take(&mut self.news)
     }
 
     /// What happened to logs since the last call.
@@ -259,7 +257,8 @@ impl Owner {
             Request::Group(list) => Box::new(list.iter().map(|part| part.key)),
             Request::LogSizes
             | Request::Quorum(_)
-            | Request::Woken(_)
+            | Request::News(_)
+            | Request::Unwatch(_)
             | Request::Late { .. }
             | Request::Checkpoints { .. } => return None,
         };
@@ -286,25 +285,12 @@ impl Owner {
         for token in parked {
             match self.serving.remove(token) {
                 Some(Serving::Again { asker, request }) => self.ask(desk, asker, request),
+                Some(Serving::News(watch)) => {
+                    if self.watches.has_news(watch) {
+                        self.news.push(watch);
+                    }
+                }
                 other => unreachable!("{other:?} waits for nothing to be asked anew"),
-            }
-        }
-    }
-
-    /// Tells everyone who watches the partition.
-    fn wake(&mut self, token: Token) {
-        for watch in std::mem::take(&mut self.partition(token).watches) {
-            if let Some(taken) = self.watches.take(watch) {
-                self.news.push((taken.home, taken.id));
-                self.unwatch(&taken);
-            }
-        }
-    }
-
-    fn unwatch(&mut self, taken: &Taken) {
-        for token in &taken.partitions {
-            if let Some(partition) = self.partitions.get_mut(*token) {
-                partition.watches.remove(&taken.token);
             }
         }
     }
@@ -332,7 +318,7 @@ impl Owner {
 
 /// The answer to an ask none of whose partitions can be asked.
 fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
-    use intercom::{AppendAnswer, Deleted, EpochEnd, FetchAnswer, Fetched};
+    use intercom::{AppendAnswer, Deleted, EpochEnd, Fetched};
     match request {
         Request::Append(ask) => {
             let refused = || Appended::refused(error, None);
@@ -341,7 +327,7 @@ fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
         }
         Request::Fetch(ask) => {
             let partitions = ask.partitions.iter().map(|_| Fetched::refused(error)).collect();
-            Reply::Fetch(FetchAnswer { partitions, watching: false })
+            Reply::Fetch(partitions)
         }
         Request::Offsets(list) => {
             Reply::Offsets(list.iter().map(|_| FoundOffset::refused(error)).collect())
@@ -358,7 +344,8 @@ fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
         }
         Request::LogSizes
         | Request::Quorum(_)
-        | Request::Woken(_)
+        | Request::News(_)
+        | Request::Unwatch(_)
         | Request::Late { .. }
         | Request::Checkpoints { .. } => {
             unreachable!("this ask waits for no partition")

@@ -51,6 +51,8 @@ pub struct ReadPlan {
     pub parts: Vec<Part>,
     /// How many bytes they have; 0 when there is nothing to be shown yet.
     pub bytes: u32,
+    /// As many of them hold at least the first batch whole.
+    pub first_bytes: u32,
 }
 
 impl Log {
@@ -76,8 +78,9 @@ impl Log {
         let bytes_max = request.bytes_max as usize;
         if let Some(found) = self.tail.read(offset, up_to, bytes_max, request.at_least_one) {
             let bytes = found.iter().map(|part| part.len() as u32).sum();
+            let first_bytes = found.first().map_or(0, |part| part.len() as u32);
             let parts = found.into_iter().map(Part::Bytes).collect();
-            return Ok(Read::Plan(ReadPlan { parts, bytes }));
+            return Ok(Read::Plan(ReadPlan { parts, bytes, first_bytes }));
         }
         self.read_file(request, up_to, out)
     }
@@ -130,9 +133,12 @@ impl Log {
         if length == 0 {
             return Ok(Read::Plan(ReadPlan::default()));
         }
+        // Where the first batch ends is not looked up for this: the next known boundary will do.
+        let boundary = || segment.marks.first_behind(start).map(|mark| mark.position - start);
+        let first_bytes = first_bytes.or_else(boundary).unwrap_or(length).min(length);
         let (file, position) = (segment.log.clone(), u64::from(start));
         let parts = vec![Part::File(FileSlice { file, position, length })];
-        Ok(Read::Plan(ReadPlan { parts, bytes: length }))
+        Ok(Read::Plan(ReadPlan { parts, bytes: length, first_bytes }))
     }
 
     /// The segment and position at which reading from `offset` begins, if they are known.

@@ -37,6 +37,8 @@ pub(crate) struct World {
     shards: u16,
     seed: u64,
     starts: u64,
+    /// What has arrived on connections whose answer nobody has taken yet.
+    inboxes: Vec<(ClientSocket, BytesMut)>,
 }
 
 /// A request that was sent on a connection of its own.
@@ -49,19 +51,32 @@ impl World {
             faults,
             planted: None,
             lane_slots: SLOTS as usize,
-            trace_lines: 100,
+            trace_lines: 10_000,
         };
         let mut fake = Fake::new(options);
         let node = fake.add_node();
         fake.disk(node).install_directory(&PathBuf::from(DIRECTORY));
         let cluster = Cluster::default();
-        let mut world = Self { fake, node, cluster, shards, seed, starts: 0 };
+        let inboxes = Vec::new();
+        let mut world = Self { fake, node, cluster, shards, seed, starts: 0, inboxes };
         world.start();
         world
     }
 
     pub(crate) fn now(&self) -> Instant {
         self.fake.now()
+    }
+
+    /// How many messages of this kind shards have sent to another one.
+    pub(crate) fn sent(&self, kind: &str) -> usize {
+        let body = format!("body: {kind}(");
+        self.fake.trace().lines().filter(|l| l.contains("> Mesh") && l.contains(&body)).count()
+    }
+
+    /// Breaks off what was begun: the client goes.
+    pub(crate) fn abandon(&mut self, begun: Begun) {
+        self.fake.close(begun.0, false);
+        self.pause();
     }
 
     pub(crate) fn files(&mut self) -> Vec<PathBuf> {
@@ -126,7 +141,7 @@ impl World {
         let until = self.now() + Duration::from_secs(120);
         let mut socket = self.fake.connect(self.node, PORT);
         loop {
-            match self.fake.next_event(until) {
+            match self.next_event(until) {
                 Some(WorldEvent::Connected(connected)) if connected == socket => break,
                 Some(WorldEvent::Closed(closed, _)) if closed == socket => {
                     self.pause();
@@ -143,16 +158,16 @@ impl World {
     /// The answer to a request.
     pub(crate) fn end<R: Request>(&mut self, version: i16, begun: Begun) -> R::Response {
         let until = self.now() + Duration::from_secs(300);
-        let mut received = BytesMut::new();
         loop {
-            match self.fake.next_event(until) {
-                Some(WorldEvent::Received(socket, bytes)) if socket == begun.0 => {
-                    received.extend_from_slice(&bytes);
-                    if let Some(response) = response::<R>(version, &received) {
-                        self.fake.close(socket, false);
-                        return response;
-                    }
-                }
+            let inbox = self.inboxes.iter().position(|(socket, _)| *socket == begun.0);
+            if let Some(inbox) = inbox
+                && let Some(response) = response::<R>(version, &self.inboxes[inbox].1)
+            {
+                self.inboxes.swap_remove(inbox);
+                self.fake.close(begun.0, false);
+                return response;
+            }
+            match self.next_event(until) {
                 Some(WorldEvent::Closed(socket, why)) if socket == begun.0 => {
                     panic!("closed instead of answered: {why:?}, seed {}", self.seed);
                 }
@@ -165,10 +180,22 @@ impl World {
         }
     }
 
-    fn pause(&mut self) {
+    /// The next event; what arrives is kept until somebody wants it.
+    fn next_event(&mut self, until: Instant) -> Option<WorldEvent> {
+        let event = self.fake.next_event(until)?;
+        if let WorldEvent::Received(socket, bytes) = &event {
+            match self.inboxes.iter_mut().find(|(known, _)| known == socket) {
+                Some((_, inbox)) => inbox.extend_from_slice(bytes),
+                None => self.inboxes.push((*socket, BytesMut::from(&bytes[..]))),
+            }
+        }
+        Some(event)
+    }
+
+    pub(crate) fn pause(&mut self) {
         let until = self.now() + Duration::from_millis(20);
         self.fake.wake_at(until, 0);
-        while let Some(event) = self.fake.next_event(until) {
+        while let Some(event) = self.next_event(until) {
             if matches!(event, WorldEvent::Timer(_)) {
                 return;
             }
@@ -237,14 +264,19 @@ pub(crate) fn produce(topic: &str, index: i32, batch: Bytes) -> ProduceRequest {
 }
 
 pub(crate) fn fetch(topic: &str, partition: i32, offset: i64, max_wait_ms: i32) -> FetchRequest {
-    let partition = FetchPartition {
+    fetch_all(topic, &[(partition, offset)], max_wait_ms)
+}
+
+/// Fetches some partitions from these offsets on.
+pub(crate) fn fetch_all(topic: &str, from: &[(i32, i64)], max_wait_ms: i32) -> FetchRequest {
+    let partitions = from.iter().map(|&(partition, fetch_offset)| FetchPartition {
         partition,
-        fetch_offset: offset,
+        fetch_offset,
         partition_max_bytes: 1 << 20,
         ..Default::default()
-    };
+    });
     let topic =
-        FetchTopic { topic: topic.into(), partitions: vec![partition], ..Default::default() };
+        FetchTopic { topic: topic.into(), partitions: partitions.collect(), ..Default::default() };
     FetchRequest {
         max_wait_ms,
         min_bytes: 1,
@@ -260,6 +292,14 @@ pub(crate) fn list_offsets(topic: &str, partition: i32, timestamp: i64) -> ListO
     let topic =
         ListOffsetsTopic { name: topic.into(), partitions: vec![partition], ..Default::default() };
     ListOffsetsRequest { replica_id: -1, topics: vec![topic], ..Default::default() }
+}
+
+/// How many bytes of records a fetched partition has.
+pub(crate) fn bytes(partition: &PartitionData) -> usize {
+    partition.records.as_ref().map_or(0, |records| match records {
+        Records::Bytes(bytes) => bytes.len(),
+        other => panic!("{other:?} was decoded"),
+    })
 }
 
 /// The values of the records in a fetched partition.

@@ -110,6 +110,119 @@ fn a_fetch_waits_for_records_and_for_no_longer_than_it_said() {
     assert!(waited < Duration::from_secs(1), "{waited:?}");
 }
 
+/// A topic whose first two partitions belong to two shards, and a value that fills a batch.
+fn two_owners(seed: u64) -> (World, String) {
+    let mut world = World::new(seed, 2, FaultPlan::calm());
+    world.create_topic("orders", 2);
+    (world, "x".repeat(1_000))
+}
+
+#[test]
+fn the_bytes_of_a_request_are_spent_in_its_order_and_to_the_last() {
+    let (mut world, value) = two_owners(3);
+    for partition in [0, 1] {
+        for _ in 0..3 {
+            produced(&mut world, "orders", partition, &[&value]);
+        }
+    }
+    let batch_bytes = batch(&[&value]).len();
+    for (first, second) in [(0, 1), (1, 0)] {
+        for (bytes_max, whole, cut) in [
+            (6 * batch_bytes, 3, 3 * batch_bytes),
+            // The last batch may be cut, but a partition never has less than one.
+            (5 * batch_bytes + 100, 2, 2 * batch_bytes + 100),
+            (4 * batch_bytes, 1, batch_bytes),
+            (4 * batch_bytes - 1, 0, 0),
+            (3 * batch_bytes, 0, 0),
+        ] {
+            let request = client::fetch_all("orders", &[(first, 0), (second, 0)], 0);
+            let max_bytes = i32::try_from(bytes_max).expect("small");
+            let request = FetchRequest { max_bytes, ..request };
+            let response = world.call::<FetchRequest>(12, &request);
+            let partitions = &response.responses[0].partitions;
+            assert_eq!(client::values(&partitions[0]).len(), 3, "{bytes_max}");
+            assert_eq!(client::values(&partitions[1]).len(), whole, "{bytes_max}");
+            assert_eq!(client::bytes(&partitions[1]), cut, "{bytes_max}");
+        }
+        // Where nothing fits, the first partition has one batch all the same.
+        let request = client::fetch_all("orders", &[(first, 0), (second, 0)], 0);
+        let response = world.call::<FetchRequest>(12, &FetchRequest { max_bytes: 1, ..request });
+        let partitions = &response.responses[0].partitions;
+        let values = partitions.iter().map(|partition| client::values(partition).len());
+        assert_eq!(values.collect::<Vec<_>>(), [1, 0]);
+    }
+}
+
+#[test]
+fn a_fetch_that_waits_for_many_bytes_is_told_once() {
+    let (mut world, value) = two_owners(4);
+    let min_bytes = i32::try_from(3 * batch(&[&value]).len()).expect("small");
+    // The connection belongs to one of the two shards: one fetch asks it, the other its peer.
+    for partition in [0, 1] {
+        let request = client::fetch("orders", partition, 0, 60_000);
+        let waiting = world.begin::<FetchRequest>(12, &FetchRequest { min_bytes, ..request });
+        for _ in 0..3 {
+            produced(&mut world, "orders", partition, &[&value]);
+        }
+        let response = world.end::<FetchRequest>(12, waiting);
+        assert_eq!(client::values(&response.responses[0].partitions[0]).len(), 3);
+    }
+    assert_eq!((world.sent("Fetch"), world.sent("News")), (2, 1), "one ask, its answer, one news");
+}
+
+#[test]
+fn a_fetch_of_two_owners_waits_for_the_bytes_of_both() {
+    for seed in 0..20 {
+        let mut world = World::new(seed, 2, slow(seed));
+        world.create_topic("orders", 2);
+        let value = "x".repeat(1_000);
+        for partition in [0, 1] {
+            produced(&mut world, "orders", partition, &["y"]);
+        }
+        let min_bytes = i32::try_from(4 * batch(&[&value]).len()).expect("small");
+        let request = client::fetch_all("orders", &[(0, 0), (1, 0)], 60_000);
+        let waiting = world.begin::<FetchRequest>(12, &FetchRequest { min_bytes, ..request });
+        let before = world.now();
+        for partition in [0, 1, 1, 0] {
+            produced(&mut world, "orders", partition, &[&value]);
+        }
+        let response = world.end::<FetchRequest>(12, waiting);
+        let bytes = response.responses[0].partitions.iter().map(client::bytes).sum::<usize>();
+        assert!(bytes >= min_bytes as usize, "seed {seed}: {bytes} of {min_bytes}");
+        assert!(world.now().since(before) < Duration::from_secs(30), "seed {seed}");
+    }
+}
+
+#[test]
+fn a_fetch_whose_time_is_over_has_what_came_meanwhile() {
+    let (mut world, _) = two_owners(6);
+    let request = client::fetch_all("orders", &[(0, 0), (1, 0)], 500);
+    let waiting =
+        world.begin::<FetchRequest>(12, &FetchRequest { min_bytes: 10_000, ..request.clone() });
+    produced(&mut world, "orders", 1, &["late"]);
+    let response = world.end::<FetchRequest>(12, waiting);
+    assert_eq!(client::values(&response.responses[0].partitions[1]), ["late"]);
+
+    let request = client::fetch("orders", 0, 0, 500);
+    let waiting = world.begin::<FetchRequest>(12, &FetchRequest { min_bytes: 10_000, ..request });
+    produced(&mut world, "orders", 0, &["late"]);
+    let response = world.end::<FetchRequest>(12, waiting);
+    assert_eq!(client::values(&response.responses[0].partitions[0]), ["late"]);
+}
+
+#[test]
+fn nobody_watches_for_a_client_that_is_gone() {
+    let (mut world, _) = two_owners(7);
+    for partition in [0, 1] {
+        let request = client::fetch("orders", partition, 0, 60_000);
+        let waiting = world.begin::<FetchRequest>(12, &request);
+        world.pause();
+        world.abandon(waiting);
+        produced(&mut world, "orders", partition, &["x"]);
+    }
+    assert_eq!((world.sent("Unwatch"), world.sent("News")), (1, 0));
+}
+
 #[test]
 fn a_killed_process_loses_nothing_that_it_acknowledged() {
     for seed in 0..30 {
