@@ -34,7 +34,7 @@ pub(crate) struct TopicRules {
 
 impl TopicRules {
     /// The rules that a configuration gives.
-    pub(crate) fn of(config: &TopicConfig) -> Self {
+    pub(crate) fn of(config: &TopicConfig, broker: &BrokerConfig) -> Self {
         let log = LogConfig {
             segment_bytes: unsigned(config.segment_bytes),
             segment_ms: config.segment_ms,
@@ -45,6 +45,7 @@ impl TopicRules {
             retention_ms: (config.retention_ms >= 0).then_some(config.retention_ms),
             retention_bytes: u64::try_from(config.retention_bytes).ok(),
             delete_by_retention: config.delete,
+            producer_id_expiration_ms: i64::from(broker.simple.producer_id_expiration_ms),
         };
         Self {
             log,

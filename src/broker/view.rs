@@ -218,7 +218,7 @@ impl Shard {
     /// The rules of a topic: its own settings over the broker's.
     fn rules_of(&self, image: &Image, topic: &str) -> Arc<TopicRules> {
         let config = self.topic_config(image, topic);
-        Arc::new(TopicRules::of(&config))
+        Arc::new(TopicRules::of(&config, self.layers.current()))
     }
 
     /// The configuration of a topic. Settings that were accepted once are taken as they are; one

@@ -32,7 +32,7 @@ impl AtomicFile {
     /// Begins to replace the file at `path`. Every effect carries `token`.
     pub(crate) fn replace<T: Copy>(
         path: PathBuf,
-        content: String,
+        content: impl Into<Bytes>,
         token: T,
         out: &mut Vec<FileEffect<T>>,
     ) -> Self {
@@ -45,7 +45,7 @@ impl AtomicFile {
             token,
             file: beside.clone(),
             position: 0,
-            parts: vec![Bytes::from(content)],
+            parts: vec![content.into()],
         });
         out.push(FileEffect::Sync { token, file: beside.clone() });
         Self {

@@ -24,6 +24,9 @@ pub struct LogConfig {
     pub retention_bytes: Option<u64>,
     /// Whether `cleanup.policy` holds `delete`.
     pub delete_by_retention: bool,
+    /// `producer.id.expiration.ms`: how long a producer is remembered that writes nothing, in
+    /// milliseconds.
+    pub producer_id_expiration_ms: i64,
 }
 
 impl Default for LogConfig {
@@ -39,6 +42,7 @@ impl Default for LogConfig {
             retention_ms: Some(7 * 24 * 3600 * 1000),
             retention_bytes: None,
             delete_by_retention: true,
+            producer_id_expiration_ms: 24 * 3600 * 1000,
         }
     }
 }

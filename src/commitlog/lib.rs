@@ -3,13 +3,13 @@
 //!
 //! A [`Log`] gathers what is appended in a turn into one write, tells what is written and what is
 //! durable, plans reads as slices of files, finds records by timestamp, knows the leader epochs,
-//! deletes and cuts segments, and recovers what a crash left. `docs/data_format.md` has every
-//! file. A [`Directory`] reads and writes the checkpoints.
+//! remembers producers, deletes and cuts segments, and recovers what a crash left. A [`Directory`]
+//! reads and writes the checkpoints. `docs/data_format.md` has every file.
 //!
 //! Depends on: `base`, `records`, and `api` for the effects on files. Deliberately absent: I/O
 //! (effects are appended to a list and their outcomes handed back), the wire, the high watermark
-//! and everything else that needs other replicas. Compaction, producer state and transactions are
-//! not here yet: they find a place beside `log/ending.rs`, and what they keep per batch in the
+//! and everything else that needs other replicas. Compaction and the index of aborted transactions
+//! are not here yet: they find a place beside `log/ending.rs`, and what they keep per batch in the
 //! walks of `opening.rs` and in `Log::append`.
 
 mod atomic_file;
@@ -21,6 +21,7 @@ mod log;
 mod marks;
 mod names;
 mod opening;
+mod producers;
 mod scan;
 mod segment;
 mod step;
@@ -39,6 +40,9 @@ pub use log::{
 };
 pub use names::{FolderName, parse_folder};
 pub use opening::{Checkpoints, LogParams};
+pub use producers::{
+    BadSnapshot, EarlierBatch, ProducerError, ProducerState, format_snapshot, parse_snapshot,
+};
 pub use step::{FoundTimestamp, LogEvent, LogStep, Ticket};
 pub use text::{
     BadFile, MetaProperties, format_clean_shutdown, format_offsets, parse_clean_shutdown,

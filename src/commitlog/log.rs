@@ -3,6 +3,7 @@
 mod append;
 mod ending;
 mod place;
+mod producers;
 mod read;
 mod search;
 
@@ -17,6 +18,7 @@ use crate::config::LogConfig;
 use crate::epochs::Epochs;
 use crate::names;
 use crate::opening::{Checkpoints, LogParams, Opened, Opening, Progress};
+use crate::producers::Producers;
 use crate::segment::Segment;
 use crate::step::{LogEvent, LogStep, Step};
 use crate::tail::Tail;
@@ -83,6 +85,7 @@ pub struct Log {
     tail: Tail,
     epochs: Epochs,
     epochs_file: EpochsFile,
+    producers: Producers,
     /// Searches; one that is being advanced is taken out of its place.
     flows: Slab<Option<Flow>>,
     located: VecDeque<Located>,
@@ -134,6 +137,7 @@ impl Log {
             tail: Tail::default(),
             epochs: Epochs::default(),
             epochs_file: EpochsFile::default(),
+            producers: Producers::default(),
             flows: Slab::new(FLOWS_MAX),
             located: VecDeque::new(),
             window: None,
@@ -164,6 +168,7 @@ impl Log {
             Step::Allocate => self.on_allocated(outcome.done().is_ok()),
             Step::Sync => self.on_synced(outcome.done(), out, events),
             Step::Seal(base) => self.on_sealed(now, base, outcome.done(), out, events),
+            Step::Snapshot(base) => self.on_snapshot(now, base, outcome.done(), out, events),
             Step::Undo => self.on_undone(outcome.done(), events),
             Step::Epochs => self.on_epochs_written(now, outcome.done(), out, events),
             Step::Flow(token) => self.on_flow(token, outcome.read(), out, events),
@@ -321,6 +326,7 @@ impl Log {
         self.log_start_offset = opened.log_start_offset;
         self.segments = opened.segments;
         self.epochs = opened.epochs;
+        self.producers = opened.producers;
         let due = now.mono + self.config.file_delete_delay;
         self.set_aside.extend(opened.set_aside.into_iter().map(|file| (due, file)));
         self.state = LogState::Open;

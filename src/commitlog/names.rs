@@ -13,6 +13,8 @@ pub(crate) const INDEX: &str = ".index";
 pub(crate) const TIME_INDEX: &str = ".timeindex";
 /// The aborted transactions of a segment.
 pub(crate) const TRANSACTION_INDEX: &str = ".txnindex";
+/// What the log knew of producers at an offset.
+pub(crate) const SNAPSHOT: &str = ".snapshot";
 /// Appended to the name of a file that is about to be removed.
 pub(crate) const DELETED: &str = ".deleted";
 /// Appended to what a cleaner has not finished.

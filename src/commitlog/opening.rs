@@ -15,6 +15,8 @@
 //! that ends before its start begins anew at its start. What is above the recovery point is synced
 //! before the log is open.
 
+mod rebuild;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -30,15 +32,20 @@ use crate::epochs::Epochs;
 use crate::index::{self, SegmentIndex};
 use crate::marks::{Mark, Marks};
 use crate::names;
+use crate::producers::{Producers, Snapshot};
 use crate::scan::{Invalid, Scanner};
 use crate::segment::{Segment, SegmentFiles};
 use crate::step::{LogStep, Step};
 use crate::text;
 
+use rebuild::Rebuild;
+
 /// The largest checkpoint or metadata file that is read, in bytes.
 const TEXT_BYTES_MAX: u32 = 4 << 20;
 /// The largest index file that is loaded, in bytes.
 const INDEX_BYTES_MAX: u32 = 64 << 20;
+/// The largest snapshot of producers that is loaded, in bytes: more than a million of them.
+const SNAPSHOT_BYTES_MAX: u32 = 64 << 20;
 const STEP: LogStep = LogStep(Step::Open);
 
 type Out = Vec<FileEffect<LogStep>>;
@@ -76,6 +83,7 @@ pub(crate) struct Opened {
     /// Of the first batch of the last segment.
     pub(crate) first_timestamp: Option<i64>,
     pub(crate) epochs: Epochs,
+    pub(crate) producers: Producers,
     pub(crate) log_start_offset: Offset,
     pub(crate) end_offset: Offset,
     pub(crate) flushed_end_offset: Offset,
@@ -105,6 +113,7 @@ pub(crate) struct Opening {
     has_epochs: bool,
     epochs: Epochs,
     epochs_changed: bool,
+    rebuild: Rebuild,
     segments: Vec<Segment>,
     last: Last,
     set_aside: Vec<FileRef>,
@@ -129,6 +138,18 @@ enum Stage {
     ReadingEpochs,
     ReadingMetadata,
     WritingMetadata(AtomicFile),
+    /// A snapshot of the producers; then the segments, or a walk over their batches once more.
+    LoadingSnapshot {
+        offset: Offset,
+        up_to: Offset,
+        replays: bool,
+    },
+    /// One that belongs to the end of a segment that was recovered, or of the log.
+    WritingSnapshot {
+        file: AtomicFile,
+        replayed: bool,
+    },
+    Replaying(Box<Replay>),
     LoadingOffsets(SegmentFiles),
     LoadingTimes(SegmentFiles, Bytes),
     LoadingFirst(Box<Walk>),
@@ -146,6 +167,16 @@ enum Stage {
     Deciding,
 }
 
+/// A walk over batches of open segments that only looks for producers.
+#[derive(Debug)]
+struct Replay {
+    /// The index of the segment.
+    place: usize,
+    log: FileRef,
+    scanner: Scanner,
+    follows: bool,
+}
+
 /// A walk over the batches of one segment, to its end.
 #[derive(Debug)]
 struct Walk {
@@ -159,6 +190,8 @@ struct Walk {
     end: Offset,
     valid_bytes: u64,
     invalid: Option<Invalid>,
+    /// Whether the state of the producers covers the batches up to here.
+    follows: bool,
 }
 
 impl Opening {
@@ -189,6 +222,7 @@ impl Opening {
             has_epochs: false,
             epochs: Epochs::default(),
             epochs_changed: false,
+            rebuild: Rebuild::default(),
             segments: Vec::new(),
             last: Last::default(),
             set_aside: Vec::new(),
@@ -227,11 +261,11 @@ impl Opening {
                 if let Some(sentence) = self.refuse_metadata(&found_text(outcome)?) {
                     return Ok(Progress::Unreadable(sentence));
                 }
-                return self.next_segment(now, out);
+                return self.begin_producers(now, out);
             }
             Stage::WritingMetadata(mut file) => {
                 if file.on_done(outcome.done(), STEP, out)? {
-                    return self.next_segment(now, out);
+                    return self.begin_producers(now, out);
                 }
                 self.stage = Stage::WritingMetadata(file);
             }
@@ -253,10 +287,62 @@ impl Opening {
             }
             Stage::Walking(mut walk) => {
                 let bytes = outcome.read()?;
-                self.epochs_changed |= walk.take(&bytes, &self.params.config, &mut self.epochs);
+                let (config, epochs) = (&self.params.config, &mut self.epochs);
+                self.epochs_changed |= walk.take(&bytes, config, epochs, &mut self.rebuild);
                 return self.walk_on(now, walk, out);
             }
+            stage @ (Stage::LoadingSnapshot { .. }
+            | Stage::WritingSnapshot { .. }
+            | Stage::Replaying(_)) => return self.on_producers(now, stage, outcome, out),
             stage => return self.on_end(now, stage, outcome, out),
+        }
+        Ok(Progress::Going)
+    }
+
+    /// Takes the outcome of what finds the state of the producers.
+    fn on_producers(
+        &mut self,
+        now: Now,
+        stage: Stage,
+        outcome: FileOutcome,
+        out: &mut Out,
+    ) -> IoResult<Progress> {
+        match stage {
+            Stage::LoadingSnapshot { offset, up_to, replays } => {
+                let bytes = found_bytes(outcome)?;
+                let expiration_ms = self.params.config.producer_id_expiration_ms;
+                if !self.rebuild.load(now, expiration_ms, offset, &bytes) {
+                    return self.load_snapshot(now, up_to, replays, out);
+                }
+                if replays {
+                    return self.replay_from(now, 0, out);
+                }
+                return self.next_segment(now, out);
+            }
+            Stage::WritingSnapshot { mut file, replayed } => {
+                if !file.on_done(outcome.done(), STEP, out)? {
+                    self.stage = Stage::WritingSnapshot { file, replayed };
+                } else if replayed {
+                    return self.end(now, out);
+                } else {
+                    return self.next_segment(now, out);
+                }
+            }
+            Stage::Replaying(mut replay) => {
+                let bytes = outcome.read()?;
+                let (rebuild, follows) = (&mut self.rebuild, &mut replay.follows);
+                let walked = replay.scanner.feed(&bytes, |_, header, records| {
+                    rebuild.take(header, &records, follows);
+                    ControlFlow::Continue(())
+                });
+                if let Err(invalid) = walked {
+                    let (partition, log) = (&self.params.partition, replay.log.path());
+                    tracing::warn!(%partition, ?invalid, log = %log.display(), "no batch");
+                    return self.replay_from(now, replay.place + 1, out);
+                }
+                return self.replay_on(now, replay, bytes.is_empty(), out);
+            }
+            stage => panic!("an outcome came in the stage {stage:?}"),
         }
         Ok(Progress::Going)
     }
@@ -303,7 +389,11 @@ impl Opening {
             self.has_epochs |= entry.name == names::LEADER_EPOCH_CHECKPOINT;
             self.has_metadata |= entry.name == names::PARTITION_METADATA;
             let Some((base, ending)) = names::parse_segment_file(&entry.name) else { continue };
-            if ending == names::LOG {
+            if ending == names::SNAPSHOT {
+                self.rebuild.found.insert(base);
+            } else if ending.strip_suffix(names::TEMPORARY) == Some(names::SNAPSHOT) {
+                leftovers.push(entry.name.clone());
+            } else if ending == names::LOG {
                 segments.insert(base, SegmentFiles::new(base, entry));
             } else if ending.ends_with(names::SWAP) {
                 return Some(format!(
@@ -389,8 +479,85 @@ impl Opening {
         self.stage = Stage::WritingMetadata(AtomicFile::replace(path, content, STEP, out));
     }
 
+    /// Begins to find the state of the producers, then treats the segments.
+    fn begin_producers(&mut self, now: Now, out: &mut Out) -> IoResult<Progress> {
+        let first = self.waiting.front().map_or(Offset(0), |files| files.base);
+        let is_clean = self.found.clean_shutdown;
+        self.rebuild.begin(self.found.log_start_offset.max(first), is_clean && !self.is_again);
+        let up_to = if is_clean { None } else { self.recovers_from().or(Some(first)) };
+        self.load_snapshot(now, up_to.unwrap_or(Offset(i64::MAX)), false, out)
+    }
+
+    /// Loads the newest snapshot up to an offset, if there is one, then goes on.
+    fn load_snapshot(
+        &mut self,
+        now: Now,
+        up_to: Offset,
+        replays: bool,
+        out: &mut Out,
+    ) -> IoResult<Progress> {
+        if let Some(offset) = self.rebuild.newest(up_to) {
+            let path = names::segment_file(&self.params.directory, offset, names::SNAPSHOT);
+            let (file, length) = (FileRef::new(path), SNAPSHOT_BYTES_MAX);
+            out.push(FileEffect::Read { token: STEP, file, position: 0, length });
+            self.stage = Stage::LoadingSnapshot { offset, up_to, replays };
+            return Ok(Progress::Going);
+        }
+        if replays { self.replay_from(now, 0, out) } else { self.next_segment(now, out) }
+    }
+
+    /// Walks over the segments from the one at `place` on that the state does not cover yet.
+    fn replay_from(&mut self, now: Now, place: usize, out: &mut Out) -> IoResult<Progress> {
+        let covered = |place: &usize| {
+            let next = self.segments.get(place + 1);
+            self.segments[*place].bytes == 0 || next.is_some_and(|it| it.base <= self.rebuild.end)
+        };
+        let Some(place) = (place..self.segments.len()).find(|place| !covered(place)) else {
+            self.rebuild.end = self.last.end;
+            let snapshot = self.rebuild.producers.snapshot(self.last.end);
+            let Some(snapshot) = snapshot else { return self.end(now, out) };
+            self.write_snapshot(snapshot, true, out);
+            return Ok(Progress::Going);
+        };
+        let segment = &self.segments[place];
+        let scanner = Scanner::headers(0, u64::from(segment.bytes));
+        // Between two segments there can only be what compaction removed.
+        let replay = Replay { place, log: segment.log.clone(), scanner, follows: true };
+        self.replay_on(now, Box::new(replay), false, out)
+    }
+
+    fn replay_on(
+        &mut self,
+        now: Now,
+        replay: Box<Replay>,
+        is_short: bool,
+        out: &mut Out,
+    ) -> IoResult<Progress> {
+        match replay.scanner.next_read() {
+            Some((position, length)) if !is_short => {
+                let file = replay.log.clone();
+                out.push(FileEffect::Read { token: STEP, file, position, length });
+                self.stage = Stage::Replaying(replay);
+                Ok(Progress::Going)
+            }
+            _ => self.replay_from(now, replay.place + 1, out),
+        }
+    }
+
+    fn write_snapshot(&mut self, snapshot: Snapshot, replayed: bool, out: &mut Out) {
+        let Snapshot { offset, content, .. } = snapshot;
+        self.rebuild.replaces(offset);
+        let path = names::segment_file(&self.params.directory, offset, names::SNAPSHOT);
+        let file = AtomicFile::replace(path, content, STEP, out);
+        self.stage = Stage::WritingSnapshot { file, replayed };
+    }
+
     /// Treats the next segment that was listed, as the table at the top says.
     fn next_segment(&mut self, now: Now, out: &mut Out) -> IoResult<Progress> {
+        if let Some(snapshot) = self.rebuild.pending.take() {
+            self.write_snapshot(snapshot, false, out);
+            return Ok(Progress::Going);
+        }
         let leftovers = std::mem::take(&mut self.leftovers);
         if !leftovers.is_empty() {
             let outstanding = u32::try_from(leftovers.len()).expect("a folder has few files");
@@ -410,8 +577,9 @@ impl Opening {
                 let partition = &self.params.partition;
                 tracing::info!(%partition, segment, unchecked, "recovering a segment");
                 let scanner = Scanner::checking(0, files.log_bytes);
-                let walk = Walk::new(&self.params, files, scanner, SegmentIndex::default(), true);
-                return self.walk_on(now, Box::new(walk), out);
+                let index = SegmentIndex::default();
+                let walk = self.walk(files, scanner, index, true);
+                return self.walk_on(now, walk, out);
             }
             if self.waiting.is_empty() {
                 self.read(&files, names::INDEX, INDEX_BYTES_MAX, out);
@@ -421,7 +589,23 @@ impl Opening {
             let bytes = u32::try_from(files.log_bytes).expect("longer ones were refused");
             self.segments.push(files.segment(&self.params.directory, bytes));
         }
-        self.end(now, out)
+        self.end_producers(now, out)
+    }
+
+    /// Every segment was treated: finds what the state of the producers still lacks.
+    fn end_producers(&mut self, now: Now, out: &mut Out) -> IoResult<Progress> {
+        let (start, end) = (self.found.log_start_offset, self.last.end);
+        if self.segments.is_empty() || end < start {
+            self.rebuild.restart(start);
+            return self.end(now, out);
+        }
+        if self.rebuild.is_at(end) {
+            return self.end(now, out);
+        }
+        let (partition, from) = (&self.params.partition, self.rebuild.end);
+        tracing::info!(%partition, %from, %end, "the state of the producers is built again");
+        self.rebuild.restart(start.max(self.segments[0].base));
+        self.load_snapshot(now, end, true, out)
     }
 
     /// The segment that holds the recovery point: from it on all is checked. `None` for the first.
@@ -442,7 +626,7 @@ impl Opening {
         let entry = index.offsets().last();
         let begin = entry.map_or(0, |entry| u64::from(entry.position));
         let scanner = Scanner::headers(begin, files.log_bytes);
-        let walk = Box::new(Walk::new(&self.params, files, scanner, index, false));
+        let walk = self.walk(files, scanner, index, false);
         if begin == 0 {
             return self.walk_on(now, walk, out);
         }
@@ -450,6 +634,29 @@ impl Opening {
         out.push(FileEffect::Read { token: STEP, file: walk.log.clone(), position: 0, length });
         self.stage = Stage::LoadingFirst(walk);
         Ok(Progress::Going)
+    }
+
+    fn walk(
+        &self,
+        files: SegmentFiles,
+        scanner: Scanner,
+        index: SegmentIndex,
+        recovers: bool,
+    ) -> Box<Walk> {
+        let follows = scanner.position() == 0 && files.base <= self.rebuild.end;
+        Box::new(Walk {
+            log: FileRef::new(names::segment_file(&self.params.directory, files.base, names::LOG)),
+            end: files.base,
+            valid_bytes: scanner.position(),
+            files,
+            scanner,
+            recovers,
+            index,
+            marks: Marks::default(),
+            first_timestamp: None,
+            invalid: None,
+            follows,
+        })
     }
 
     /// Reads on in a segment, or ends it.
@@ -474,8 +681,8 @@ impl Opening {
             // What a clean stop left is not what the flag promised: check it from its start.
             let scanner = Scanner::checking(0, walk.files.log_bytes);
             let index = SegmentIndex::default();
-            let walk = Walk::new(&self.params, walk.files, scanner, index, true);
-            return self.walk_on(now, Box::new(walk), out);
+            let walk = self.walk(walk.files, scanner, index, true);
+            return self.walk_on(now, walk, out);
         }
         self.end_segment(now, *walk, out)
     }
@@ -510,11 +717,20 @@ impl Opening {
         self.segments.push(segment);
         let first_timestamp = walk.first_timestamp;
         self.last = Last { index: walk.index, first_timestamp, end: walk.end };
+        self.snapshot_between(walk.recovers && walk.follows);
         if outstanding == 0 {
             return self.next_segment(now, out);
         }
         self.stage = Stage::Settling { outstanding };
         Ok(Progress::Going)
+    }
+
+    /// A segment that was recovered ends where the next one begins: the snapshot that belongs there
+    /// is made again if it is missing.
+    fn snapshot_between(&mut self, is_covered: bool) {
+        if let Some(next) = self.waiting.front().filter(|_| is_covered) {
+            self.rebuild.reach(next.base);
+        }
     }
 
     /// Every segment was treated: makes sure that there is one, and that the log reaches its start.
@@ -540,6 +756,7 @@ impl Opening {
             self.segments.push(segment);
             self.last = Last { end: start, ..Last::default() };
         }
+        outstanding += self.remove_snapshots(out);
         outstanding += self.sync_recovered(out);
         let log_start = start.max(self.segments[0].base);
         self.found.log_start_offset = log_start;
@@ -550,6 +767,17 @@ impl Opening {
         }
         self.stage = Stage::Ending { outstanding };
         Ok(Progress::Going)
+    }
+
+    /// Removes the snapshots that belong to nothing any more. Returns the number of outcomes.
+    fn remove_snapshots(&mut self, out: &mut Out) -> u32 {
+        let bases = self.segments.iter().map(|segment| segment.base).collect();
+        let gone = self.rebuild.needless(self.last.end, &bases);
+        for offset in &gone {
+            let path = names::segment_file(&self.params.directory, *offset, names::SNAPSHOT);
+            out.push(FileEffect::Remove { token: STEP, path });
+        }
+        u32::try_from(gone.len()).expect("a folder has few files")
     }
 
     /// Makes durable what a killed process had written and not synced: it will be read from now
@@ -590,6 +818,7 @@ impl Opening {
             index: std::mem::take(&mut self.last.index),
             first_timestamp: self.last.first_timestamp,
             epochs: std::mem::take(&mut self.epochs),
+            producers: std::mem::take(&mut self.rebuild.producers),
             log_start_offset: self.found.log_start_offset,
             end_offset,
             flushed_end_offset,
@@ -628,31 +857,14 @@ impl Opening {
 }
 
 impl Walk {
-    fn new(
-        params: &LogParams,
-        files: SegmentFiles,
-        scanner: Scanner,
-        index: SegmentIndex,
-        recovers: bool,
-    ) -> Self {
-        let end = files.base;
-        let valid_bytes = scanner.position();
-        Self {
-            log: FileRef::new(names::segment_file(&params.directory, files.base, names::LOG)),
-            files,
-            scanner,
-            recovers,
-            index,
-            marks: Marks::default(),
-            first_timestamp: None,
-            end,
-            valid_bytes,
-            invalid: None,
-        }
-    }
-
     /// Takes bytes of the segment: whether an epoch came up that was not known.
-    fn take(&mut self, bytes: &[u8], config: &LogConfig, epochs: &mut Epochs) -> bool {
+    fn take(
+        &mut self,
+        bytes: &[u8],
+        config: &LogConfig,
+        epochs: &mut Epochs,
+        rebuild: &mut Rebuild,
+    ) -> bool {
         if bytes.is_empty() {
             // The file is shorter than its listing said.
             self.invalid = Some(Invalid::Torn);
@@ -661,9 +873,9 @@ impl Walk {
         let base = self.files.base;
         let loaded = (!self.recovers).then(|| self.index.offsets().last().copied()).flatten();
         let mut new_epoch = false;
-        let (end, valid_bytes) = (&mut self.end, &mut self.valid_bytes);
+        let (end, valid_bytes, follows) = (&mut self.end, &mut self.valid_bytes, &mut self.follows);
         let mut in_order = true;
-        let walked = self.scanner.feed(bytes, |position, header| {
+        let walked = self.scanner.feed(bytes, |position, header, records| {
             let next = header.next_offset();
             in_order = header.base_offset >= *end && index::fits(base, header.last_offset());
             if !in_order {
@@ -691,6 +903,7 @@ impl Walk {
             if header.leader_epoch > epochs.latest().unwrap_or(LeaderEpoch::NONE) {
                 new_epoch |= epochs.assign(header.leader_epoch, header.base_offset);
             }
+            rebuild.take(header, &records, follows);
             *end = next;
             *valid_bytes = position + header.batch_bytes().unwrap_or(0) as u64;
             ControlFlow::Continue(())

@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 
+use bytes::{Bytes, BytesMut};
 use crc_fast::{CrcAlgorithm, Digest};
 use records::{BatchHeader, HEADER_BYTES, MAGIC};
 
@@ -13,6 +14,10 @@ const HEADERS_READ_BYTES: u32 = 64 << 10;
 const CRC_BEGINS_AT: usize = records::offsets::ATTRIBUTES;
 /// In the formats before magic 2 the CRC covers a message from its magic on, and stands before it.
 const OLD_CRC_BEGINS_AT: usize = 16;
+
+/// The longest body of a control batch of a producer that is kept, in bytes: a marker has less than
+/// 30.
+const MARKER_BYTES_MAX: u64 = 1 << 10;
 
 /// Why the bytes at a position are no batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +50,8 @@ struct Body {
     /// Bytes of the batch that were not seen yet.
     remaining: u64,
     digest: Option<Digest>,
+    /// The records that were seen, of a batch that ends a transaction.
+    marker: Option<BytesMut>,
 }
 
 impl Scanner {
@@ -77,14 +84,15 @@ impl Scanner {
     }
 
     /// Takes the bytes of [`Scanner::next_read`], and calls `take` with each batch that is whole:
-    /// its position and header. `take` can end the walk.
+    /// its position and header, and the records where they may end a transaction. `take` can end
+    /// the walk.
     ///
     /// # Errors
     /// The first thing at [`Scanner::position`] that is no batch.
     pub(crate) fn feed(
         &mut self,
         mut bytes: &[u8],
-        mut take: impl FnMut(u64, &BatchHeader) -> ControlFlow<()>,
+        mut take: impl FnMut(u64, &BatchHeader, Bytes) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Invalid> {
         while !bytes.is_empty() {
             let Some(body) = &mut self.body else {
@@ -107,6 +115,9 @@ impl Scanner {
             if let Some(digest) = &mut body.digest {
                 digest.update(part);
             }
+            if let Some(marker) = &mut body.marker {
+                marker.extend_from_slice(part);
+            }
             body.remaining -= seen as u64;
             self.wanted += seen as u64;
             bytes = rest;
@@ -116,6 +127,7 @@ impl Scanner {
         }
         if let Some(body) = &mut self.body
             && body.digest.is_none()
+            && body.marker.is_none()
         {
             // Only headers matter: the rest of this body is not read at all.
             self.wanted += std::mem::take(&mut body.remaining);
@@ -152,7 +164,10 @@ impl Scanner {
             digest.update(&bytes[CRC_BEGINS_AT..]);
             digest
         });
-        Ok(Body { header, remaining: (whole - HEADER_BYTES) as u64, digest })
+        let remaining = (whole - HEADER_BYTES) as u64;
+        let ends = header.is_control() && header.has_producer_id();
+        let marker = (ends && remaining <= MARKER_BYTES_MAX).then(BytesMut::new);
+        Ok(Body { header, remaining, digest, marker })
     }
 
     /// A message of an old format can be shorter than our header: only one that is longer is told
@@ -171,12 +186,13 @@ impl Scanner {
         }
         let mut digest = Digest::new(CrcAlgorithm::Crc32IsoHdlc);
         digest.update(&bytes[OLD_CRC_BEGINS_AT..]);
-        Ok(Body { header, remaining: (whole - HEADER_BYTES) as u64, digest: Some(digest) })
+        let remaining = (whole - HEADER_BYTES) as u64;
+        Ok(Body { header, remaining, digest: Some(digest), marker: None })
     }
 
     fn ends_batch(
         &mut self,
-        take: &mut impl FnMut(u64, &BatchHeader) -> ControlFlow<()>,
+        take: &mut impl FnMut(u64, &BatchHeader, Bytes) -> ControlFlow<()>,
     ) -> Result<ControlFlow<()>, Invalid> {
         let Some(body) = self.body.take_if(|body| body.remaining == 0) else {
             return Ok(ControlFlow::Continue(()));
@@ -194,6 +210,7 @@ impl Scanner {
         }
         let begins = self.position;
         self.position = self.wanted;
-        Ok(take(begins, &body.header))
+        let marker = body.marker.map(BytesMut::freeze).unwrap_or_default();
+        Ok(take(begins, &body.header, marker))
     }
 }

@@ -97,7 +97,7 @@ impl Segment {
         out: &mut Vec<FileEffect<T>>,
     ) -> Vec<FileRef> {
         let mut files = vec![self.log.clone()];
-        for ending in [names::INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX] {
+        for ending in [names::INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX, names::SNAPSHOT] {
             files.push(FileRef::new(names::segment_file(folder, self.base, ending)));
         }
         for file in &files {

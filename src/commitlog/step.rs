@@ -22,6 +22,9 @@ pub(crate) enum Step {
     Sync,
     /// The end of a segment that was rolled, or of the log: named by its base offset.
     Seal(Offset),
+    /// The snapshot of the producers that belongs to the end of a segment, named by its base
+    /// offset.
+    Snapshot(Offset),
     /// A write that did not fit the disk is taken back.
     Undo,
     /// The checkpoint of the leader epochs.

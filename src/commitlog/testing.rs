@@ -1,6 +1,7 @@
 //! A disk in memory for the tests of this crate: it performs every effect at once.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -267,6 +268,26 @@ impl Bench {
         assert_eq!(self.events.last(), Some(&LogEvent::Closed { end_offset }));
         self.disk
     }
+}
+
+/// The files of a log that Apache Kafka wrote, under the folder of the tests; its topic id is the
+/// tests' own.
+#[allow(clippy::disallowed_methods)] // A test reads its data.
+pub(crate) fn kafka_log(name: &str) -> Disk {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/kafka")).join(name);
+    let mut disk = Disk::default();
+    for entry in fs::read_dir(folder).expect("the fixture is there") {
+        let path = entry.expect("it can be listed").path();
+        let name = path.file_name().expect("a file has a name");
+        let mut content = fs::read(&path).expect("it can be read");
+        if name == "partition.metadata" {
+            let text = format!("version: 0\ntopic_id: {}", Uuid([7; 16]));
+            assert_eq!(text.len(), content.len(), "the form is Kafka's");
+            content = text.into_bytes();
+        }
+        disk.files.insert(Path::new(FOLDER).join(name), content);
+    }
+    disk
 }
 
 pub(crate) fn params(config: LogConfig) -> LogParams {

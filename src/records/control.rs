@@ -1,10 +1,18 @@
 //! Records that steer and that no consumer is shown (`ControlRecordType`): the key says what the
 //! value is. Values with a schema of their own are elsewhere in this crate.
 
+use bytes::Bytes;
+
+use crate::header::BatchHeader;
+use crate::reader::RecordReader;
+
 /// The size of a control record's key in bytes, version 0; later versions may be longer.
 pub const CONTROL_KEY_BYTES: usize = 4;
 /// The size of an end-of-transaction marker's value in bytes, version 0.
 pub const END_TRANSACTION_VALUE_BYTES: usize = 6;
+
+/// The largest marker that is read, in bytes; one of version 0 has less than 30.
+const MARKER_BYTES_MAX: usize = 1 << 10;
 
 /// What a control record says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,6 +101,34 @@ impl ControlKey {
 pub fn end_transaction_marker(coordinator_epoch: i32) -> [u8; END_TRANSACTION_VALUE_BYTES] {
     let [e0, e1, e2, e3] = coordinator_epoch.to_be_bytes();
     [0, 0, e0, e1, e2, e3]
+}
+
+/// What a commit or abort marker says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndTransaction {
+    /// Whether the transaction was committed, and not aborted.
+    pub is_commit: bool,
+    /// The epoch of the coordinator that wrote it.
+    pub coordinator_epoch: i32,
+    /// When it was written, in milliseconds since 1970.
+    pub timestamp: i64,
+}
+
+impl EndTransaction {
+    /// Reads the marker from the records of a control batch; `None` where compaction took it away,
+    /// or where it is none.
+    pub fn read(header: &BatchHeader, records: Bytes) -> Option<Self> {
+        let mut reader = RecordReader::new(header, records, MARKER_BYTES_MAX).ok()?;
+        let record = reader.next_record().ok()??;
+        let is_commit = match ControlKey::read(record.key?)?.control_type {
+            ControlType::Abort => false,
+            ControlType::Commit => true,
+            _ => return None,
+        };
+        let &[_, _, e0, e1, e2, e3] = record.value?.first_chunk::<END_TRANSACTION_VALUE_BYTES>()?;
+        let coordinator_epoch = i32::from_be_bytes([e0, e1, e2, e3]);
+        Some(Self { is_commit, coordinator_epoch, timestamp: record.timestamp })
+    }
 }
 
 #[cfg(test)]

@@ -32,7 +32,8 @@ pub use codec::{
     ZSTD_WINDOW_LOG_MAX,
 };
 pub use control::{
-    CONTROL_KEY_BYTES, ControlKey, ControlType, END_TRANSACTION_VALUE_BYTES, end_transaction_marker,
+    CONTROL_KEY_BYTES, ControlKey, ControlType, END_TRANSACTION_VALUE_BYTES, EndTransaction,
+    end_transaction_marker,
 };
 pub use error::{
     BatchError, RECORD_ERRORS_MAX, RecordError, RecordErrors, RecordFault, RejectedRecord, code,

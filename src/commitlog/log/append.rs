@@ -7,6 +7,7 @@ use base::{Duration, Instant, Now, Offset};
 use bytes::{BufMut, Bytes, BytesMut};
 use records::{BatchHeader, HEADER_BYTES};
 
+use super::producers::SnapshotFile;
 use super::{Log, LogEffects, LogState};
 use crate::index::{self, IndexState, SegmentIndex};
 use crate::marks::Mark;
@@ -130,6 +131,8 @@ pub(super) struct Sealing {
     pub(super) base: Offset,
     index: SegmentIndex,
     created_ms: i64,
+    /// What was known of producers behind it; none once that is written.
+    pub(super) snapshot: Option<SnapshotFile>,
     /// Outcomes that are awaited; none before it has begun.
     outstanding: Option<u32>,
     /// The disk was full: it has to be done again.
@@ -180,7 +183,10 @@ impl Writer {
 
     /// Whether any effect on the files of the newest segments is under way.
     pub(super) fn has_effects(&self) -> bool {
-        let seals = self.sealing.front().is_some_and(|sealing| sealing.outstanding.is_some());
+        let seals = self.sealing.front().is_some_and(|sealing| {
+            let snapshot = sealing.snapshot.as_ref();
+            sealing.outstanding.is_some() || snapshot.is_some_and(SnapshotFile::is_under_way)
+        });
         self.is_under_way() || self.sync.under_way.is_some() || seals
     }
 
@@ -280,6 +286,7 @@ impl Log {
     pub fn release_memory(&mut self, out: &mut LogEffects) {
         self.tail.clear();
         self.forget_places();
+        self.producers.release_memory();
         if self.state == LogState::Open
             && self.writer.is_idle()
             && std::mem::take(&mut self.writer.space.allocated_to) > 0
@@ -307,6 +314,7 @@ impl Log {
         if self.must_roll(now, &header, bytes) {
             self.roll(now, header.base_offset);
         }
+        self.producers.append(&header, &records);
         let position = self.active().bytes;
         self.begin_run(position, bytes, header.base_offset);
         let run = self.writer.waiting.back_mut().expect("a run was begun");
@@ -368,6 +376,7 @@ impl Log {
             base: old,
             index,
             created_ms: self.writer.created_ms,
+            snapshot: self.producers.snapshot(base).map(SnapshotFile::new),
             outstanding: None,
             failed: false,
         });
@@ -455,6 +464,7 @@ impl Log {
         match result {
             Ok(()) => {
                 self.writer.written_end = run.next;
+                self.producers.written(run.next);
                 self.writer.written_to = (run.segment, run.position + run.bytes);
                 self.writer.unwritten_bytes -= run.bytes as usize;
                 events.push(LogEvent::Written { end_offset: run.next });
@@ -478,10 +488,14 @@ impl Log {
         while let Some(sealing) = self.writer.sealing.pop_back_if(|it| it.base >= run.segment) {
             self.writer.index = sealing.index;
             self.writer.created_ms = sealing.created_ms;
+            if let Some(snapshot) = sealing.snapshot {
+                self.producers.set_snapshot_end(snapshot.before());
+            }
         }
         self.writer.index.restore(run.index_before);
         self.writer.first_timestamp = run.first_timestamp_before;
         self.writer.end = self.writer.written_end;
+        self.producers.take_back();
         self.forget_places();
         self.writer.sync.target = self.writer.sync.target.min(self.writer.end);
         self.writer.sync.done = self.writer.flushed_end.max(run.segment);
@@ -574,6 +588,9 @@ impl Log {
             self.writer.sealing.pop_front();
             return self.seal_next(out);
         };
+        if let Some(snapshot) = &mut sealing.snapshot {
+            return snapshot.write(&self.directory, LogStep(Step::Snapshot(base)), out);
+        }
         let token = LogStep(Step::Seal(base));
         sealing.failed = false;
         sealing.outstanding = Some(segment.seal(&self.directory, &sealing.index, token, out));
@@ -588,6 +605,7 @@ impl Log {
             base,
             index,
             created_ms: self.writer.created_ms,
+            snapshot: self.producers.snapshot(self.writer.end).map(SnapshotFile::new),
             outstanding: None,
             failed: false,
         });

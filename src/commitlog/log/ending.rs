@@ -230,7 +230,10 @@ impl Log {
     pub(super) fn remove_due(&mut self, now: Now, out: &mut LogEffects) {
         while let Some((_, file)) = self.set_aside.pop_front_if(|(due, _)| *due <= now.mono) {
             let path = file.path().to_path_buf();
-            out.push(FileEffect::Remove { token: LogStep(Step::Delete), path });
+            // What was not there to be renamed has the name that a new file may have by now.
+            if path.as_os_str().as_encoded_bytes().ends_with(names::DELETED.as_bytes()) {
+                out.push(FileEffect::Remove { token: LogStep(Step::Delete), path });
+            }
         }
         if let Some(removing) = &mut self.removing
             && removing.due.take_if(|due| *due <= now.mono).is_some()

@@ -576,7 +576,7 @@ fn walk(scanner: &mut Scanner, bytes: &[u8], is_wanted: impl Fn(&BatchHeader) ->
         return Walked::Corrupt;
     }
     let mut found = None;
-    let walked = scanner.feed(bytes, |position, header| {
+    let walked = scanner.feed(bytes, |position, header, _| {
         if !is_wanted(header) {
             return ControlFlow::Continue(());
         }
