@@ -534,7 +534,7 @@ fn not_a_directory(action: &'static str, path: &Path) -> IoError {
     error(IoErrorKind::Other, action, path, "Not a directory")
 }
 
-fn no_space(action: &'static str, path: &Path) -> IoError {
+pub(crate) fn no_space(action: &'static str, path: &Path) -> IoError {
     error(IoErrorKind::NoSpace, action, path, "No space left on device")
 }
 

@@ -74,6 +74,18 @@ pub struct DiskFaults {
     pub sync_errors_per_million: u32,
 }
 
+/// What a directory of a disk does, as if it were a disk of its own. Whoever drives the world says
+/// when it begins and ends.
+#[derive(Clone, Copy, Debug)]
+pub enum Trouble {
+    /// Everything fails: the disk under it is dead.
+    Broken,
+    /// Nothing that takes space can be written.
+    Full,
+    /// Syncs take this long.
+    SlowSyncs(Delay),
+}
+
 /// What connections do.
 #[derive(Clone, Debug)]
 pub struct NetworkFaults {

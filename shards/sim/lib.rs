@@ -21,7 +21,7 @@ mod trace;
 mod world;
 
 pub use disk::Disk;
-pub use fault::{Crash, Delay, DiskFaults, FaultPlan, NetworkFaults, Planted};
+pub use fault::{Crash, Delay, DiskFaults, FaultPlan, NetworkFaults, Planted, Trouble};
 pub use network::ClientSocket;
 pub use process::{Exit, Seat};
 pub use trace::{TRACE_LINES_MAX, Trace};

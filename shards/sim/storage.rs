@@ -1,7 +1,7 @@
 //! Performs the file effects of one node on its disk: late, in order for each file, and with the
 //! errors that the plan has.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -9,8 +9,8 @@ use api::{FileEffect, FileOutcome, FileRef, FileSlice, IoError, IoErrorKind, IoR
 use base::{Instant, Map, Random, ShardId, Token};
 use bytes::Bytes;
 
-use crate::disk::{Disk, OpenFile, error};
-use crate::fault::{Crash, Delay, DiskFaults, Planted, strikes};
+use crate::disk::{Disk, OpenFile, error, no_space};
+use crate::fault::{Crash, Delay, DiskFaults, Planted, Trouble, strikes};
 use crate::queue::Queue;
 
 /// Files whose order is remembered before those that are idle are forgotten.
@@ -55,6 +55,7 @@ pub(crate) struct Storage {
     file_busy_until: Map<usize, Instant>,
     names_busy_until: Instant,
     syncs: u64,
+    troubles: BTreeMap<PathBuf, Trouble>,
     done: VecDeque<(ShardId, Token, FileOutcome)>,
 }
 
@@ -70,7 +71,16 @@ impl Storage {
             file_busy_until: Map::default(),
             names_busy_until: Instant::ZERO,
             syncs: 0,
+            troubles: BTreeMap::new(),
             done: VecDeque::new(),
+        }
+    }
+
+    /// A directory is in trouble from now on, or no more.
+    pub(crate) fn set_trouble(&mut self, directory: &Path, trouble: Option<Trouble>) {
+        match trouble {
+            Some(trouble) => drop(self.troubles.insert(directory.to_owned(), trouble)),
+            None => drop(self.troubles.remove(directory)),
         }
     }
 
@@ -223,7 +233,29 @@ impl Storage {
         at
     }
 
+    fn trouble(&self, path: &Path) -> Option<Trouble> {
+        let mut troubles = self.troubles.iter();
+        troubles.find(|(directory, _)| path.starts_with(directory)).map(|(_, trouble)| *trouble)
+    }
+
+    /// Fails for what lies on a dead disk.
+    fn check(&self, action: &'static str, path: &Path) -> IoResult<()> {
+        match self.trouble(path) {
+            Some(Trouble::Broken) => Err(broken(action, path)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Fails for what lies on a dead disk, or takes space on a full one.
+    fn check_space(&self, action: &'static str, path: &Path) -> IoResult<()> {
+        match self.trouble(path) {
+            Some(Trouble::Full) => Err(no_space(action, path)),
+            _ => self.check(action, path),
+        }
+    }
+
     fn open(&mut self, file: &FileRef, create: bool, wall_ms: i64) -> IoResult<Arc<OpenFile>> {
+        self.check("open", &file.path())?;
         let disk = &mut self.disk;
         let handle =
             file.handle_or_open(|path| disk.open(path, create, wall_ms).map(|file| file as _))?;
@@ -241,6 +273,7 @@ impl Storage {
             }
             FileEffect::Allocate { token, file, position, length } => {
                 let result = self.open(&file, true, wall_ms).and_then(|open| {
+                    self.check_space("allocate space for", &file.path())?;
                     self.disk.allocate(open.inode, position + length, &file.path())
                 });
                 (token, FileOutcome::Done(result))
@@ -257,30 +290,44 @@ impl Storage {
     }
 
     fn perform_names(&mut self, wall_ms: i64, effect: FileEffect<Token>) -> (Token, FileOutcome) {
-        let disk = &mut self.disk;
         match effect {
             FileEffect::SyncDirectory { token, directory } => {
-                (token, FileOutcome::Done(disk.sync_directory(&directory)))
+                let checked = self.check("sync", &directory);
+                let result = checked.and_then(|()| self.disk.sync_directory(&directory));
+                (token, FileOutcome::Done(result))
             }
             FileEffect::Rename { token, from, to, files } => {
-                let result = disk.rename(&from, &to, wall_ms);
+                let checked = self.check("rename", &from);
+                let result = checked.and_then(|()| self.disk.rename(&from, &to, wall_ms));
                 if result.is_ok() {
                     files.iter().for_each(|file| follow(file, &from, &to));
                 }
                 (token, FileOutcome::Done(result))
             }
             FileEffect::Remove { token, path } => {
-                (token, FileOutcome::Done(disk.remove(&path, wall_ms)))
+                let checked = self.check("remove", &path);
+                let result = checked.and_then(|()| self.disk.remove(&path, wall_ms));
+                (token, FileOutcome::Done(result))
             }
             FileEffect::MakeDirectory { token, path } => {
-                (token, FileOutcome::Done(disk.make_directory(&path, wall_ms)))
+                let checked = self.check_space("make", &path);
+                let result = checked.and_then(|()| self.disk.make_directory(&path, wall_ms));
+                (token, FileOutcome::Done(result))
             }
             FileEffect::List { token, directory } => {
-                (token, FileOutcome::Listed(disk.list(&directory)))
+                let checked = self.check("list", &directory);
+                let result = checked.and_then(|()| self.disk.list(&directory));
+                (token, FileOutcome::Listed(result))
             }
-            FileEffect::Space { token, .. } => (token, FileOutcome::Space(Ok(disk.space()))),
+            FileEffect::Space { token, path } => {
+                let checked = self.check("ask for the size of", &path);
+                (token, FileOutcome::Space(checked.map(|()| self.disk.space())))
+            }
             FileEffect::Lock { token, path } => {
-                (token, FileOutcome::Done(disk.lock(&path, self.lock_owner, wall_ms)))
+                let checked = self.check("lock", &path);
+                let owner = self.lock_owner;
+                let result = checked.and_then(|()| self.disk.lock(&path, owner, wall_ms));
+                (token, FileOutcome::Done(result))
             }
             other => panic!("{other:?} is an effect on a file, not on names"),
         }
@@ -296,6 +343,7 @@ impl Storage {
 
     fn write(&mut self, wall_ms: i64, file: &FileRef, position: u64, bytes: &[u8]) -> IoResult<()> {
         let open = self.open(file, true, wall_ms)?;
+        self.check_space("write to", &file.path())?;
         if strikes(self.faults.write_errors_per_million, &mut self.random) {
             let part = self.random.below(bytes.len() as u64 + 1) as usize;
             self.disk.write(open.inode, position, &bytes[..part], wall_ms, &file.path())?;
@@ -323,7 +371,11 @@ impl Storage {
                 self.syncs += 1;
                 let sync = self.syncs;
                 self.disk.content(open.inode).sync_begins(sync);
-                let at = self.faults.sync.after(now, &mut self.random);
+                let delay = match self.trouble(&file.path()) {
+                    Some(Trouble::SlowSyncs(delay)) => delay,
+                    _ => self.faults.sync,
+                };
+                let at = delay.after(now, &mut self.random);
                 let what = What::SyncEnds { token, file: open, path: file.path(), sync };
                 self.steps.put(at, Step { shard, what });
             }
@@ -332,7 +384,12 @@ impl Storage {
     }
 
     fn sync_ends(&mut self, file: &OpenFile, path: &Path, sync: u64) -> IoResult<()> {
+        let checked = self.check("sync", path);
         let content = self.disk.content(file.inode);
+        if let Err(error) = checked {
+            content.sync_fails(sync);
+            return Err(error);
+        }
         if self.planted == Some(Planted::SkipSync) && self.random.chance(50) {
             content.sync_skipped(sync);
             return Ok(());

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::Path;
 
 use api::{CloseReason, Effect, Event, FileEffect, Lane, SocketEffect};
 use base::{Duration, Instant, Now, Random, ShardId, Token};
 use bytes::Bytes;
 
 use crate::disk::Disk;
-use crate::fault::{Crash, FaultPlan, Planted, strikes};
+use crate::fault::{Crash, FaultPlan, Planted, Trouble, strikes};
 use crate::network::{ClientSocket, Listener, Network, Place, Told};
 use crate::process::{Exit, Process, Seat, Waiting};
 use crate::queue::Queue;
@@ -210,6 +211,12 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
             node.storage.faults = faults.disk.clone();
         }
         self.faults = faults;
+    }
+
+    /// A directory of a node's disk, with all that is in it, is in trouble from now on, or no more.
+    pub fn set_trouble(&mut self, node: NodeId, directory: &Path, trouble: Option<Trouble>) {
+        self.note(format_args!("n{node} {}: {trouble:?}", directory.display()), &[]);
+        self.nodes[node].storage.set_trouble(directory, trouble);
     }
 
     /// The time of the world.
