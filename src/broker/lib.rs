@@ -4,7 +4,9 @@
 //! decisions of the controller, which the quorum shard makes.
 
 mod apis;
+mod assignments;
 mod connections;
+mod directories;
 mod files;
 mod frames;
 mod life;

@@ -1,10 +1,10 @@
 //! What a data shard knows of its own life; `lifecycle` has the way from stage to stage.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::SocketId;
-use base::{Map, ShardId, Token};
+use base::{ShardId, Token};
 use commitlog::Directory;
 use intercom::{Endpoint, LogDirectory, LogPosition};
 
@@ -27,8 +27,8 @@ pub(crate) struct Life {
     pub(crate) stage: LifeStage,
     /// What the directories held, once the keeper has read them.
     pub(crate) found: Option<Arc<[LogDirectory]>>,
-    /// Logs that are still closing.
-    pub(crate) closing: usize,
+    /// The logs that were there have been opened: every other one is new.
+    pub(crate) has_forgotten_logs: bool,
     pub(crate) keeper: Option<Keeper>,
 }
 
@@ -48,8 +48,10 @@ pub(crate) struct Keeper {
     pub(crate) positions: BTreeMap<ShardId, Vec<LogPosition>>,
     /// Data shards whose logs are all closed.
     pub(crate) shards_closed: u16,
-    /// Checkpoints and clean shutdown marks that are still being written.
-    pub(crate) writing: usize,
+    /// Directories, by index, in which not every log could be closed in order.
+    pub(crate) unclosed: BTreeSet<u16>,
+    /// Directories, by index, whose failure the controller has been told.
+    pub(crate) reported: BTreeSet<u16>,
 }
 
 impl Life {
@@ -63,9 +65,10 @@ impl Life {
             loads: vec![0; usize::from(setup.data_shards)],
             positions: BTreeMap::new(),
             shards_closed: 0,
-            writing: 0,
+            unclosed: BTreeSet::new(),
+            reported: BTreeSet::new(),
         });
-        Self { stage: LifeStage::Loading, found: None, closing: 0, keeper }
+        Self { stage: LifeStage::Loading, found: None, has_forgotten_logs: false, keeper }
     }
 
     /// What the log directories held, once it is known.
@@ -76,12 +79,8 @@ impl Life {
     /// The logs that were there have been opened.
     pub(crate) fn forget_logs(&mut self) {
         let found = self.found.iter().flat_map(|found| found.iter());
-        let without_logs = found.map(|directory| LogDirectory {
-            offline: directory.offline.clone(),
-            clean_shutdown: directory.clean_shutdown,
-            logs: Map::default(),
-        });
-        self.found = Some(without_logs.collect());
+        self.found = Some(found.map(LogDirectory::without_logs).collect());
+        self.has_forgotten_logs = true;
     }
 
     /// Whether the node is being stopped.

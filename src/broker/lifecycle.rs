@@ -79,6 +79,7 @@ impl Shard {
         for event in events {
             self.on_directory_event(io, index, event);
         }
+        self.stop_when_written(io);
     }
 
     fn on_directory_event(&mut self, io: &mut Io<'_>, index: u16, event: DirectoryEvent) {
@@ -86,32 +87,35 @@ impl Shard {
             DirectoryEvent::Opened(found) => {
                 self.directory_found(io, index, described(&found));
             }
-            DirectoryEvent::CheckpointWritten(_) | DirectoryEvent::Closed => self.wrote_one(io),
+            DirectoryEvent::CheckpointWritten(_) | DirectoryEvent::Closed => {}
             DirectoryEvent::Failed { cause } => {
-                let path = self.setup.log_directories[usize::from(index)].path.clone();
-                tracing::error!(directory = %path.display(), %cause, "a log directory is offline");
-                let found = LogDirectory {
-                    offline: Some(cause.to_string()),
-                    clean_shutdown: None,
-                    logs: Map::default(),
-                };
-                self.directory_found(io, index, found);
+                if self.life.keeper().found[usize::from(index)].is_some() {
+                    self.directory_failed(io, index, cause.to_string());
+                } else {
+                    self.say_offline(index, &cause.to_string());
+                    let found = LogDirectory {
+                        offline: Some(cause.to_string()),
+                        clean_shutdown: None,
+                        logs: Map::default(),
+                    };
+                    self.directory_found(io, index, found);
+                }
             }
         }
     }
 
     fn directory_found(&mut self, io: &mut Io<'_>, index: u16, found: LogDirectory) {
         let keeper = self.life.keeper();
-        let place = &mut keeper.found[usize::from(index)];
-        if place.is_some() {
-            // It failed later in its life, while something was being written.
-            return self.wrote_one(io);
+        keeper.found[usize::from(index)] = Some(found);
+        if keeper.found.iter().all(Option::is_some) {
+            self.spread_directories(io);
         }
-        *place = Some(found);
-        if keeper.found.iter().any(Option::is_none) {
-            return;
-        }
-        let all: Arc<[LogDirectory]> = keeper.found.iter().flatten().cloned().collect();
+    }
+
+    /// As keeper: tells every data shard what the directories held, and which are offline.
+    pub(crate) fn spread_directories(&mut self, io: &mut Io<'_>) {
+        let found = self.life.keeper().found.iter().flatten();
+        let all: Arc<[LogDirectory]> = found.cloned().collect();
         if all.iter().all(|directory| directory.offline.is_some()) {
             let sentence = "Every log directory is offline: see the lines above for why. Mend or \
                             replace the disks that log.dirs names and start again."
@@ -125,12 +129,6 @@ impl Shard {
             }
         }
         self.found_directories(io, all);
-    }
-
-    /// The directories have been read.
-    pub(crate) fn found_directories(&mut self, io: &mut Io<'_>, found: Arc<[LogDirectory]>) {
-        self.life.found = Some(found);
-        self.begin_when_loaded(io);
     }
 
     /// Both what the directories hold and what the metadata says is needed to open logs.
@@ -198,7 +196,8 @@ impl Shard {
         }
         let endpoints = keeper.endpoints.iter().flatten().cloned().collect();
         let previous_epoch = self.previous_broker_epoch();
-        let request = QuorumRequest::BrokerReady { endpoints, previous_epoch };
+        let directories = self.online_directories();
+        let request = QuorumRequest::BrokerReady { endpoints, previous_epoch, directories };
         self.ask_quorum_for_shard(io, request);
     }
 
@@ -209,7 +208,7 @@ impl Shard {
         epochs.min().unwrap_or(-1)
     }
 
-    fn ask_quorum_for_shard(&mut self, io: &mut Io<'_>, request: QuorumRequest) {
+    pub(crate) fn ask_quorum_for_shard(&mut self, io: &mut Io<'_>, request: QuorumRequest) {
         let body = Request::Quorum(Box::new(request));
         self.mail.request(io.effects, self.setup.quorum, Token::NONE, body);
     }
@@ -221,12 +220,15 @@ impl Shard {
                 io.effects.push(Effect::Fail { sentence });
             }
             QuorumReply::BrokerStopping => self.close_logs(io),
+            QuorumReply::DirectoriesFailed => {}
+            QuorumReply::AssignDirectories(is_known) => self.assignments.answered(is_known),
             other => unreachable!("{other:?} answers no question of the keeper"),
         }
     }
 
     fn registered(&mut self, io: &mut Io<'_>, broker_epoch: i64) {
         self.life.keeper().broker_epoch = broker_epoch;
+        self.report_failed_directories(io);
         self.serve_when_unfenced(io);
     }
 
@@ -304,23 +306,17 @@ impl Shard {
             return;
         }
         self.life.enter(LifeStage::ClosingLogs);
-        self.life.closing = self.with_owner(io, |owner, desk| owner.close_all(desk));
-        if self.life.closing == 0 {
-            self.logs_closed(io);
-        }
+        self.with_owner(io, |owner, desk| owner.close_all(desk));
     }
 
     /// Takes note of what happened to logs.
     pub(crate) fn take_notices(&mut self, io: &mut Io<'_>) {
         for notice in self.owner.take_notices() {
             match notice {
-                Notice::Closed(_) | Notice::Failed(..) if self.life.closing > 0 => {
-                    self.life.closing -= 1;
-                    if self.life.closing == 0 {
-                        self.logs_closed(io);
-                    }
-                }
-                Notice::Opened(_) | Notice::Closed(_) | Notice::Removed(_) | Notice::Failed(..) => {
+                Notice::AllClosed => self.logs_closed(io),
+                Notice::Opened(key, directory) => self.log_opened(key, directory),
+                Notice::DirectoryFailed(directory, sentence) => {
+                    self.log_failed_directory(io, directory, sentence);
                 }
             }
         }
@@ -343,7 +339,8 @@ impl Shard {
     pub(crate) fn send_checkpoints(&mut self, io: &mut Io<'_>) {
         let positions = self.owner.positions();
         let closed = self.life.is_stopping();
-        let body = Request::Checkpoints { positions, closed };
+        let unclosed = if closed { self.owner.unclosed_directories() } else { Vec::new() };
+        let body = Request::Checkpoints { positions, closed, unclosed };
         self.mail.request(io.effects, Setup::KEEPER, Token::NONE, body);
         let interval = self.setup.config.simple.log_flush_offset_checkpoint_interval_ms;
         if !closed {
@@ -358,9 +355,11 @@ impl Shard {
         shard: ShardId,
         positions: Vec<LogPosition>,
         closed: bool,
+        unclosed: Vec<u16>,
     ) {
         let keeper = self.life.keeper();
         keeper.positions.insert(shard, positions);
+        keeper.unclosed.extend(unclosed);
         keeper.shards_closed += u16::from(closed);
         let last = keeper.shards_closed == self.setup.data_shards;
         if !closed || last {
@@ -386,25 +385,21 @@ impl Shard {
                 let entries = here.iter().filter_map(|position| entry(kind, position)).collect();
                 let directory = &mut keeper.directories[usize::from(index)];
                 directory.write_checkpoint(kind, entries, &mut steps);
-                keeper.writing += 1;
             }
-            if last {
+            if last && !keeper.unclosed.contains(&index) {
                 let epoch = keeper.broker_epoch;
                 keeper.directories[usize::from(index)].close(epoch, &mut steps);
-                keeper.writing += 1;
             }
             self.file_directory_effects(io, index, steps);
         }
-        if last && self.life.keeper().writing == 0 {
-            self.keeper_stopped(io);
-        }
+        self.stop_when_written(io);
     }
 
-    fn wrote_one(&mut self, io: &mut Io<'_>) {
+    /// As keeper: stops when every shard's logs are closed and no directory is being written.
+    fn stop_when_written(&mut self, io: &mut Io<'_>) {
         let keeper = self.life.keeper();
-        keeper.writing = keeper.writing.saturating_sub(1);
         let all_closed = keeper.shards_closed == self.setup.data_shards;
-        if keeper.writing == 0 && all_closed {
+        if all_closed && keeper.directories.iter().all(Directory::is_idle) {
             self.keeper_stopped(io);
         }
     }

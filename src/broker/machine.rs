@@ -52,6 +52,7 @@ impl Machine for Shard {
             owner.end_of_turn(desk);
             owner.tell_news(desk);
         });
+        self.assign_directories(io);
         self.settle(io);
         self.connections.end_of_turn(io.effects);
         self.set_wake_up(io);
@@ -230,9 +231,13 @@ impl Shard {
                 self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
                 self.owner.unwatch_connection(asker.shard, connection);
             }
-            Request::Checkpoints { positions, closed } => {
+            Request::Checkpoints { positions, closed, unclosed } => {
                 self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
-                self.note_checkpoints(io, asker.shard, positions, closed);
+                self.note_checkpoints(io, asker.shard, positions, closed, unclosed);
+            }
+            Request::DirectoryFailed { directory, sentence } => {
+                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
+                self.directory_failed(io, directory, sentence);
             }
             Request::Late { id, body } => {
                 self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use base::{Duration, LeaderEpoch, Now, Offset, Token, TopicPartition};
 use bytes::Bytes;
-use commitlog::{AppendBatch, AppendError, Durability, Log, LogState};
-use intercom::{AppendPartition, Appended, PartitionKey};
+use commitlog::{AppendBatch, AppendError, Checkpoints, Durability, Log, LogState};
+use intercom::{AppendPartition, Appended, LogPosition, PartitionKey};
 use protocol::ErrorCode;
 use records::{Batch, BatchError, MaxTimestamp, Stamp, TimestampType};
 
@@ -68,6 +68,9 @@ pub(crate) struct Partition {
     flush_timer: bool,
     /// Fetches that want to be told of news.
     pub(crate) watches: BTreeSet<Token>,
+    /// What the checkpoints said of the log, until it is open.
+    known: Option<Checkpoints>,
+    has_opened: bool,
     /// Asks that came while the log was still opening.
     pub(crate) parked: Vec<Token>,
     /// Parts of appends that came while the log was still opening, in order.
@@ -108,6 +111,8 @@ impl Partition {
             dirty_bytes: 0,
             flush_timer: false,
             watches: BTreeSet::new(),
+            known: None,
+            has_opened: false,
             parked: Vec::new(),
             parked_appends: Vec::new(),
         }
@@ -140,6 +145,12 @@ impl Partition {
         self
     }
 
+    /// The same partition, of whose log the checkpoints say something.
+    pub(crate) fn known(mut self, known: Option<Checkpoints>) -> Self {
+        self.known = known;
+        self
+    }
+
     /// Who leads it has changed.
     pub(crate) fn set_leader(&mut self, leads: bool, leader_epoch: LeaderEpoch) {
         self.leads = leads;
@@ -155,6 +166,26 @@ impl Partition {
     /// The log is open: what it has was acknowledged, or may have been, and can be read.
     pub(crate) fn opened(&mut self) {
         self.high_watermark = self.log.written_end_offset();
+        self.has_opened = true;
+        self.known = None;
+    }
+
+    /// Where the log stands, for the checkpoints: of one that was never open what they said before;
+    /// nothing where they said nothing.
+    pub(crate) fn position(&self) -> Option<LogPosition> {
+        let (recovery_point, log_start_offset, high_watermark) = if self.has_opened {
+            (self.log.recovery_point(), self.log.log_start_offset(), self.high_watermark)
+        } else {
+            let known = self.known?;
+            (known.recovery_point, known.log_start_offset, known.recovery_point)
+        };
+        Some(LogPosition {
+            directory: self.directory,
+            partition: self.name.clone(),
+            recovery_point,
+            log_start_offset,
+            high_watermark,
+        })
     }
 
     /// Whether the client's idea of who leads is this one; the code to answer with if not.
@@ -330,6 +361,7 @@ impl Partition {
     /// Why nothing can be asked of this partition now, if so.
     pub(crate) fn unavailable(&self) -> Option<ErrorCode> {
         match self.log.state() {
+            LogState::Opening if self.log.waits_for_space() => Some(ErrorCode::KAFKA_STORAGE_ERROR),
             LogState::Open | LogState::Opening if self.leads => None,
             LogState::Open | LogState::Opening => Some(ErrorCode::NOT_LEADER_OR_FOLLOWER),
             LogState::Failed => Some(ErrorCode::KAFKA_STORAGE_ERROR),
@@ -341,7 +373,7 @@ impl Partition {
 
     /// Whether its log is still opening.
     pub(crate) fn is_opening(&self) -> bool {
-        self.log.state() == LogState::Opening
+        self.log.state() == LogState::Opening && !self.log.waits_for_space()
     }
 }
 

@@ -16,6 +16,7 @@ use intercom::{
 };
 use protocol::{ApiKey, ErrorCode, Str};
 
+use crate::assignments::Assignments;
 use crate::connections::Connections;
 use crate::files::{FileStep, Files};
 use crate::life::Life;
@@ -191,6 +192,7 @@ pub struct Shard {
     /// The node's configuration with what was altered since.
     pub(crate) layers: Layers,
     pub(crate) producer_ids: ProducerIds,
+    pub(crate) assignments: Assignments,
     /// Calls that wait for a newer image.
     pub(crate) awaiting_view: Vec<Token>,
     pub(crate) calls: Slab<Call>,
@@ -215,6 +217,7 @@ impl Shard {
             life: Life::new(&setup),
             layers: Layers::new(BrokerConfig::clone(&setup.config)),
             producer_ids: ProducerIds::default(),
+            assignments: Assignments::default(),
             awaiting_view: Vec::new(),
             setup,
             view: None,
@@ -272,7 +275,9 @@ impl Shard {
         let view = self.view.as_ref().ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
         let found = view.image.topic(topic).ok_or(ErrorCode::UNKNOWN_TOPIC_ID)?;
         let found = found.partition(partition).ok_or(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION)?;
-        if found.leader != self.setup.node {
+        // Its owner knows better whether it is led here: a log whose disk has failed is led by
+        // nobody, and its clients are told of the disk.
+        if !found.has_replica(self.setup.node) {
             return Err(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         }
         let key = PartitionKey { topic, partition };

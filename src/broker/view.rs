@@ -11,7 +11,7 @@ use metadata::{Image, Partition, Resource, ResourceType, Topic, TopicChange};
 use protocol::Str;
 use protocol::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 
-use crate::owner::Opening;
+use crate::owner::{Found, Opening};
 use crate::rules::TopicRules;
 use crate::shard::{Io, Shard};
 use crate::topics;
@@ -25,6 +25,7 @@ impl Shard {
             Some(old) if self.has_begun() => self.apply_changes(io, &old),
             Some(_) => {}
         }
+        self.assignments.view_changed();
         self.serve_when_unfenced(io);
         self.view_changed(io);
     }
@@ -120,9 +121,7 @@ impl Shard {
         rules: Arc<TopicRules>,
     ) -> Opening {
         let name = TopicPartition { topic: Arc::clone(topic), partition: key.partition };
-        let (directory, found) = self.find_log(&name).unwrap_or_else(|| {
-            (self.directory_for_new_log(partition.directory_of(self.setup.node)), None)
-        });
+        let (directory, found) = self.place_of_log(&name, partition);
         let path = self.setup.log_directories[usize::from(directory)].path.join(name.to_string());
         Opening {
             key,
@@ -137,7 +136,7 @@ impl Shard {
     }
 
     /// Where the log of a partition was when the node started.
-    fn find_log(&self, name: &TopicPartition) -> Option<(u16, Option<Checkpoints>)> {
+    fn find_log(&self, name: &TopicPartition) -> Option<(u16, Found)> {
         let directories = self.life.found()?;
         for (index, directory) in directories.iter().enumerate() {
             let Some(log) = directory.logs.get(name) else { continue };
@@ -146,21 +145,40 @@ impl Shard {
                 recovery_point: log.recovery_point,
                 log_start_offset: log.log_start_offset,
             };
-            return Some((u16::try_from(index).expect("directories are few"), Some(checkpoints)));
+            let is_offline = directory.offline.is_some();
+            let found = if is_offline { Found::Offline } else { Found::Log(checkpoints) };
+            return Some((u16::try_from(index).expect("directories are few"), found));
         }
         None
     }
 
-    /// The directory that the controller assigned, or the one with the fewest logs.
-    fn directory_for_new_log(&self, assigned: Option<Uuid>) -> u16 {
+    /// The log's directory, and what is there of it: where it was found; else where the controller
+    /// assigned it; else in the directory with the fewest logs. A log that may lie in a directory
+    /// that is offline is not made anew elsewhere (`LogManager.getOrCreateLog`).
+    fn place_of_log(&self, name: &TopicPartition, partition: &Partition) -> (u16, Found) {
+        if let Some(found) = self.find_log(name) {
+            return found;
+        }
         let directories = &self.setup.log_directories;
-        let by_id = directories.iter().position(|directory| Some(directory.id) == assigned);
-        let fewest = || {
-            let counts = self.owner.logs_per_directory(directories.len());
-            counts.iter().enumerate().min_by_key(|(_, count)| **count).map(|(index, _)| index)
+        let assigned = partition.directory_of(self.setup.node);
+        let assigned = directories.iter().position(|directory| Some(directory.id) == assigned);
+        let is_offline = |index: &usize| self.is_offline(*index);
+        let first_offline = (0..directories.len()).find(is_offline);
+        let was_before = !self.life.has_forgotten_logs;
+        let (index, found) = match (assigned, first_offline) {
+            (Some(index), _) if self.is_offline(index) => (index, Found::Offline),
+            (None, Some(index)) if was_before => (index, Found::Offline),
+            (Some(index), _) => (index, Found::Nothing),
+            (None, _) => (self.emptiest_directory(), Found::Nothing),
         };
-        let index = by_id.or_else(fewest).unwrap_or(0);
-        u16::try_from(index).expect("directories are few")
+        (u16::try_from(index).expect("directories are few"), found)
+    }
+
+    /// The directory that is online and has the fewest logs of this shard.
+    fn emptiest_directory(&self) -> usize {
+        let counts = self.owner.logs_per_directory(self.setup.log_directories.len());
+        let online = counts.iter().enumerate().filter(|(index, _)| !self.is_offline(*index));
+        online.min_by_key(|(_, count)| **count).map_or(0, |(index, _)| index)
     }
 
     fn delete_topic(&mut self, io: &mut Io<'_>, topic: &Topic) {

@@ -60,7 +60,8 @@ pub enum DirectoryEvent {
     Opened(FoundDirectory),
     /// A checkpoint with at least what was last given is durable.
     CheckpointWritten(CheckpointKind),
-    /// Everything is durable, and the mark of a clean shutdown is set.
+    /// Everything is durable, and the mark of a clean shutdown is set; or the disk is too full for
+    /// it, and the next start recovers what it finds.
     Closed,
     /// It can no longer be trusted.
     Failed {
@@ -114,6 +115,7 @@ enum Reading {
 struct Closing {
     broker_epoch: i64,
     mark: Option<AtomicFile>,
+    is_over: bool,
 }
 
 type Out = Vec<FileEffect<DirectoryStep>>;
@@ -177,8 +179,14 @@ impl Directory {
     /// Sets the mark of a clean shutdown, after the checkpoints that are being written. All logs
     /// must be closed.
     pub fn close(&mut self, broker_epoch: i64, out: &mut Out) {
-        self.closing = Some(Closing { broker_epoch, mark: None });
+        self.closing = Some(Closing { broker_epoch, mark: None, is_over: false });
         self.mark_when_idle(out);
+    }
+
+    /// Whether nothing is being written or waits to be; nothing ever is after a failure.
+    pub fn is_idle(&self) -> bool {
+        let closes = self.closing.as_ref().is_some_and(|closing| !closing.is_over);
+        self.has_failed || (self.writing.is_empty() && !closes)
     }
 
     fn read_on(
@@ -319,9 +327,16 @@ impl Directory {
     ) -> Result<(), IoError> {
         let closing = self.closing.as_mut().expect("the directory is being closed");
         let mark = closing.mark.as_mut().expect("the mark is being written");
-        if mark.on_done(outcome.done(), DirectoryStep(Step::CleanShutdown), out)? {
-            events.push(DirectoryEvent::Closed);
+        match mark.on_done(outcome.done(), DirectoryStep(Step::CleanShutdown), out) {
+            Ok(false) => return Ok(()),
+            Ok(true) => {}
+            Err(cause) if cause.kind == IoErrorKind::NoSpace => {
+                tracing::warn!(%cause, "the mark of a clean shutdown did not fit the disk");
+            }
+            Err(cause) => return Err(cause),
         }
+        closing.is_over = true;
+        events.push(DirectoryEvent::Closed);
         Ok(())
     }
 }

@@ -78,6 +78,8 @@ pub struct Log {
     config: LogConfig,
     state: LogState,
     opening: Option<Box<Opening>>,
+    /// Effects of opening that are under way.
+    opening_effects: usize,
     log_start_offset: Offset,
     /// In order; the last one is written.
     segments: Vec<Segment>,
@@ -114,23 +116,35 @@ struct EpochsFile {
 impl Log {
     /// Makes the folder and files of a new log. [`LogEvent::Opened`] says that it is done.
     pub fn create(params: LogParams, out: &mut LogEffects) -> Self {
-        Self::new(params, |params| Opening::create(params, out))
+        let before = out.len();
+        let opening = Opening::create(params.clone(), out);
+        Self::new(params, Some(opening), out.len() - before)
     }
 
     /// Opens the log that is in the folder, and recovers it where it was not closed in order.
     /// [`LogEvent::Opened`] says that it is done.
     pub fn open(params: LogParams, found: Checkpoints, out: &mut LogEffects) -> Self {
-        Self::new(params, |params| Opening::open(params, found, out))
+        let before = out.len();
+        let opening = Opening::open(params.clone(), found, out);
+        Self::new(params, Some(opening), out.len() - before)
     }
 
-    fn new(params: LogParams, begin: impl FnOnce(LogParams) -> Opening) -> Self {
+    /// A log in a directory that is offline: it has failed before it was opened.
+    pub fn offline(params: LogParams) -> Self {
+        let mut log = Self::new(params, None, 0);
+        log.state = LogState::Failed;
+        log
+    }
+
+    fn new(params: LogParams, opening: Option<Opening>, opening_effects: usize) -> Self {
         Self {
-            directory: params.directory.clone(),
-            partition: params.partition.clone(),
+            directory: params.directory,
+            partition: params.partition,
             topic_id: params.topic_id,
-            config: params.config.clone(),
+            config: params.config,
             state: LogState::Opening,
-            opening: Some(Box::new(begin(params))),
+            opening: opening.map(Box::new),
+            opening_effects,
             log_start_offset: Offset(0),
             segments: Vec::new(),
             writer: Writer::default(),
@@ -187,6 +201,11 @@ impl Log {
     /// What the log can do now.
     pub fn state(&self) -> LogState {
         self.state
+    }
+
+    /// Whether opening it waits for space on the disk.
+    pub fn waits_for_space(&self) -> bool {
+        self.opening.as_ref().is_some_and(|opening| opening.waits_for_space())
     }
 
     /// Whose log it is.
@@ -283,6 +302,12 @@ impl Log {
         self.remove_due(now, out);
         if self.retry_at.is_some_and(|at| at <= now.mono) {
             self.retry_at = None;
+            if let Some(opening) = &mut self.opening {
+                let before = out.len();
+                opening.begin_again(out);
+                self.opening_effects = out.len() - before;
+                return;
+            }
             self.write_epochs(now, out);
             self.seal_next(out);
         }
@@ -296,8 +321,26 @@ impl Log {
         events: &mut Vec<LogEvent>,
     ) {
         let Some(opening) = self.opening.as_mut() else { return };
-        match opening.on_file(now, outcome, out) {
+        let before = out.len();
+        let progress = opening.on_file(now, outcome, out);
+        self.opening_effects += out.len() - before;
+        self.opening_effects -= 1;
+        match progress {
             Ok(Progress::Going) => {}
+            Ok(Progress::NoSpace(cause)) => {
+                if let Some(cause) = cause {
+                    events.push(LogEvent::NoSpace { cause });
+                }
+                if self.opening_effects > 0 {
+                    return;
+                }
+                if self.removing.is_some() {
+                    self.opening = None;
+                    self.state = LogState::Removing;
+                } else {
+                    self.retry_at = Some(now.mono + RETRY_AFTER);
+                }
+            }
             Ok(Progress::Done(opened)) => {
                 self.opening = None;
                 let mut opened = *opened;
@@ -334,6 +377,12 @@ impl Log {
 
     /// The log takes nothing from now on.
     fn fail(&mut self, cause: IoError, events: &mut Vec<LogEvent>) {
+        self.give_up();
+        events.push(LogEvent::Failed { cause });
+    }
+
+    /// The directory has failed: the log takes nothing from now on, and says no more.
+    pub fn give_up(&mut self) {
         self.state = LogState::Failed;
         self.opening = None;
         self.flows = Slab::new(FLOWS_MAX);
@@ -343,12 +392,17 @@ impl Log {
         self.retry_at = None;
         self.writer.give_up();
         self.epochs_file = EpochsFile::default();
-        events.push(LogEvent::Failed { cause });
     }
 
     /// A disk that is full is no reason to give the directory up: the thing is tried again.
-    /// Returns whether that is so; else the log has failed.
+    /// Returns whether that is so; else the log has ended.
     fn retries(&mut self, now: Now, cause: IoError, events: &mut Vec<LogEvent>) -> bool {
+        if cause.kind == IoErrorKind::NoSpace && self.state == LogState::Closing {
+            // Nobody waits for a stop that waits for space: the next start recovers the log.
+            self.give_up();
+            events.push(LogEvent::NotClosed { cause });
+            return false;
+        }
         if cause.kind == IoErrorKind::NoSpace {
             tracing::warn!(partition = %self.partition, %cause, "tried again in a moment");
             self.retry_at = Some(now.mono + RETRY_AFTER);

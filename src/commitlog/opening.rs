@@ -21,7 +21,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
-use api::{DirectoryEntry, FileEffect, FileOutcome, FileRef, IoErrorKind, IoResult};
+use api::{DirectoryEntry, FileEffect, FileOutcome, FileRef, IoError, IoErrorKind, IoResult};
 use base::{LeaderEpoch, Now, Offset, TopicId, TopicPartition};
 use bytes::Bytes;
 use records::BatchHeader;
@@ -100,13 +100,18 @@ pub(crate) enum Progress {
     Done(Box<Opened>),
     /// It holds something that must not be touched.
     Unreadable(String),
+    /// The disk is full: it begins again later, when nothing is under way any more. What the disk
+    /// said comes once.
+    NoSpace(Option<IoError>),
 }
 
 /// A log that is being made or opened. One effect or one group of effects is under way at a time.
 #[derive(Debug)]
 pub(crate) struct Opening {
     params: LogParams,
+    begins: Begins,
     found: Checkpoints,
+    waits_for_space: bool,
     stage: Stage,
     waiting: VecDeque<SegmentFiles>,
     has_metadata: bool,
@@ -119,8 +124,17 @@ pub(crate) struct Opening {
     set_aside: Vec<FileRef>,
     /// Files that go before the log is open: a new segment could have their names.
     leftovers: Vec<String>,
-    /// The log was open before: files that were set aside have their time yet.
-    is_again: bool,
+}
+
+/// How opening began, to begin again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Begins {
+    /// A new log is made.
+    Create,
+    /// What is in the folder is opened, with what the checkpoints said.
+    Open(Checkpoints),
+    /// The same, and the log was open before: files that were set aside have their time yet.
+    OpenAgain(Checkpoints),
 }
 
 /// What is known of the last segment that was loaded.
@@ -197,25 +211,46 @@ struct Walk {
 impl Opening {
     /// Makes the folder and the files of a new log.
     pub(crate) fn create(params: LogParams, out: &mut Out) -> Self {
-        out.push(FileEffect::MakeDirectory { token: STEP, path: params.directory.clone() });
-        Self::new(params, Checkpoints::default(), Stage::MakingFolder)
+        Self::new(params, Begins::Create, out)
     }
 
     /// Opens the log that is in the folder.
     pub(crate) fn open(params: LogParams, found: Checkpoints, out: &mut Out) -> Self {
-        out.push(FileEffect::List { token: STEP, directory: params.directory.clone() });
-        Self::new(params, found, Stage::Listing)
+        Self::new(params, Begins::Open(found), out)
     }
 
     /// Opens a log that this process had open, and that was cut.
     pub(crate) fn open_again(params: LogParams, found: Checkpoints, out: &mut Out) -> Self {
-        Self { is_again: true, ..Self::open(params, found, out) }
+        Self::new(params, Begins::OpenAgain(found), out)
     }
 
-    fn new(params: LogParams, found: Checkpoints, stage: Stage) -> Self {
+    /// Begins anew, after there was no space.
+    pub(crate) fn begin_again(&mut self, out: &mut Out) {
+        *self = Self::new(self.params.clone(), self.begins, out);
+    }
+
+    /// Whether the disk was full.
+    pub(crate) fn waits_for_space(&self) -> bool {
+        self.waits_for_space
+    }
+
+    fn new(params: LogParams, begins: Begins, out: &mut Out) -> Self {
+        let directory = params.directory.clone();
+        let (found, stage) = match begins {
+            Begins::Create => {
+                out.push(FileEffect::MakeDirectory { token: STEP, path: directory });
+                (Checkpoints::default(), Stage::MakingFolder)
+            }
+            Begins::Open(found) | Begins::OpenAgain(found) => {
+                out.push(FileEffect::List { token: STEP, directory });
+                (found, Stage::Listing)
+            }
+        };
         Self {
             params,
+            begins,
             found,
+            waits_for_space: false,
             stage,
             waiting: VecDeque::new(),
             has_metadata: false,
@@ -227,7 +262,6 @@ impl Opening {
             last: Last::default(),
             set_aside: Vec::new(),
             leftovers: Vec::new(),
-            is_again: false,
         }
     }
 
@@ -241,6 +275,19 @@ impl Opening {
         outcome: FileOutcome,
         out: &mut Out,
     ) -> IoResult<Progress> {
+        if self.waits_for_space {
+            return Ok(Progress::NoSpace(None));
+        }
+        match self.go_on(now, outcome, out) {
+            Err(cause) if cause.kind == IoErrorKind::NoSpace => {
+                self.waits_for_space = true;
+                Ok(Progress::NoSpace(Some(cause)))
+            }
+            progress => progress,
+        }
+    }
+
+    fn go_on(&mut self, now: Now, outcome: FileOutcome, out: &mut Out) -> IoResult<Progress> {
         match std::mem::replace(&mut self.stage, Stage::Deciding) {
             Stage::MakingFolder => {
                 outcome.done()?;
@@ -418,7 +465,7 @@ impl Opening {
                 _ => {}
             }
         }
-        if !self.is_again {
+        if !matches!(self.begins, Begins::OpenAgain(_)) {
             self.leftovers = leftovers;
         }
         let too_long = segments.values().find(|files| files.log_bytes > i32::MAX as u64);

@@ -71,6 +71,11 @@ pub enum LogEvent {
         /// What the write said.
         cause: IoError,
     },
+    /// The disk is too full for the log to be opened: it is tried again in a moment.
+    NoSpace {
+        /// What the disk said.
+        cause: IoError,
+    },
     /// A read that answered [`crate::Read::Locating`] can be tried again.
     Located {
         /// Which.
@@ -102,6 +107,11 @@ pub enum LogEvent {
     Closed {
         /// The end of the log.
         end_offset: Offset,
+    },
+    /// The disk is too full for the log to be closed: the next start has to recover it.
+    NotClosed {
+        /// What the disk said.
+        cause: IoError,
     },
     /// The folder of the log has another name: the partition can be made again.
     Renamed,

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use base::{NodeId, Uuid};
 use metadata::{
-    Broker, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, METADATA_VERSION, VersionedRecord,
+    Broker, DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, METADATA_VERSION,
+    VersionedRecord,
 };
 use protocol::broker_registration_request::Feature;
 use protocol::register_broker_record::{BrokerEndpoint, BrokerFeature};
@@ -18,9 +19,6 @@ use crate::leaders::{Move, partition_changes};
 use crate::outcome::{v0, versioned};
 use crate::params::Params;
 use crate::{ApiError, Proposal};
-
-/// `DirectoryId.LOST`, beside the two that the image knows.
-const DIRECTORY_LOST: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 
 /// What a registration leads to; the answer is the broker's epoch. `new_epoch` is the offset that
 /// the first record of the proposal will have, and `has_session` whether another process with the
@@ -232,6 +230,7 @@ pub fn heartbeat(
         tracing::info!("broker {id} goes from {current:?} to {next:?}");
         write_transition(params, image, broker, next, &mut records);
     }
+    lose_directories(params, image, broker, request, &mut records);
     let cordoned = request.cordoned_log_dirs.as_ref();
     if let Some(cordoned) = cordoned
         && image.metadata_version().has_cordoned_directories()
@@ -244,6 +243,29 @@ pub fn heartbeat(
     let is_fenced = matches!(next, State::Fenced | State::MayGo);
     let should_shut_down = next == State::MayGo;
     Ok(Proposal::new(records, HeartbeatAnswer { is_caught_up, is_fenced, should_shut_down }))
+}
+
+/// Log directories of a broker have failed: it leaves the partitions that it has there.
+fn lose_directories(
+    params: &Params,
+    image: &Image,
+    broker: &Broker,
+    request: &BrokerHeartbeatRequest,
+    records: &mut Vec<VersionedRecord>,
+) {
+    let is_lost = |directory: &&Uuid| request.offline_log_dirs.contains(directory);
+    let lost: Vec<Uuid> = broker.directories.iter().filter(is_lost).copied().collect();
+    if lost.is_empty() || !image.metadata_version().has_directories() {
+        return;
+    }
+    for directory in &lost {
+        tracing::info!("broker {} has lost its log directory {directory}", broker.id);
+        partition_changes(params, image, Move::LosesDirectory(broker.id, *directory), records);
+    }
+    let mut change = change_of(broker);
+    change.log_dirs = broker.directories.clone();
+    change.log_dirs.retain(|directory| !lost.contains(directory));
+    records.push(versioned(change, 2));
 }
 
 fn write_transition(

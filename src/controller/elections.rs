@@ -5,6 +5,7 @@ use metadata::{Image, VersionedRecord};
 use protocol::elect_leaders_response::{PartitionResult, ReplicaElectionResult};
 use protocol::{ElectLeadersRequest, ElectLeadersResponse, ErrorCode};
 
+use crate::leaders::can_lead;
 use crate::outcome::{code_and_message, versioned};
 use crate::params::Params;
 use crate::partition_change::{Election, PartitionChange};
@@ -100,7 +101,7 @@ fn elect(
         partition,
         target_isr: &partition.isr,
         unclean_shutdown: None,
-        can_lead: |replica| image.broker(replica).is_some_and(|broker| broker.is_active()),
+        can_lead: |replica| can_lead(image, partition, replica, false),
         election,
         min_isr: params.min_isr(image, topic),
         has_elr: image.has_elr(),

@@ -1,8 +1,9 @@
 //! What happens to partitions when a broker comes or goes
 //! (`ReplicationControlManager.generateLeaderAndIsrUpdates`).
 
-use base::{NodeId, PartitionIndex};
-use metadata::{Image, Partition, Topic, VersionedRecord};
+use base::{NodeId, PartitionIndex, Uuid};
+use metadata::{DIRECTORY_UNASSIGNED, Image, Partition, Topic, VersionedRecord};
+use protocol::PartitionChangeRecord;
 
 use crate::outcome::versioned;
 use crate::params::Params;
@@ -17,6 +18,21 @@ pub(crate) enum Move {
     Died(NodeId),
     /// It may lead again.
     Returns(NodeId),
+    /// One of its log directories failed: it leaves the ISR of what it has there.
+    LosesDirectory(NodeId, Uuid),
+}
+
+/// Whether a replica may lead: its broker is active, or comes back just now, and has the replica's
+/// directory (`LeaderAcceptor`).
+pub(crate) fn can_lead(
+    image: &Image,
+    partition: &Partition,
+    replica: NodeId,
+    returns: bool,
+) -> bool {
+    let Some(broker) = image.broker(replica) else { return false };
+    let directory = partition.directory_of(replica).unwrap_or(DIRECTORY_UNASSIGNED);
+    (broker.is_active() || returns) && broker.has_online_directory(directory)
 }
 
 /// The changes of partitions that follow from a move.
@@ -30,37 +46,43 @@ pub(crate) fn partition_changes(
         Move::Leaves(broker) => partition.isr.contains(&broker),
         Move::Died(broker) => partition.isr.contains(&broker) || partition.elr.contains(&broker),
         Move::Returns(_) => partition.leader == NodeId::NONE,
+        Move::LosesDirectory(broker, lost) => {
+            partition.isr.contains(&broker) && partition.directory_of(broker) == Some(lost)
+        }
     };
     for topic in image.topics().values() {
         for (index, partition) in topic.partitions.iter() {
             if concerns(partition) {
-                records.extend(change(params, image, broker_move, topic, *index, partition));
+                let record = change(params, image, broker_move, topic, *index, partition);
+                let version = image.metadata_version().partition_change_record();
+                records.extend(record.map(|record| versioned(record, version)));
             }
         }
     }
 }
 
-fn change(
+/// The change of one partition that follows from a move.
+pub(crate) fn change(
     params: &Params,
     image: &Image,
     broker_move: Move,
     topic: &Topic,
     index: PartitionIndex,
     partition: &Partition,
-) -> Option<VersionedRecord> {
+) -> Option<PartitionChangeRecord> {
     let leaving = match broker_move {
-        Move::Leaves(broker) | Move::Died(broker) => Some(broker),
+        Move::Leaves(broker) | Move::Died(broker) | Move::LosesDirectory(broker, _) => Some(broker),
         Move::Returns(_) => None,
     };
     let target_isr: Vec<NodeId> =
         partition.isr.iter().copied().filter(|replica| Some(*replica) != leaving).collect();
     let can_lead = |replica: NodeId| {
-        let is_active = image.broker(replica).is_some_and(|broker| broker.is_active());
-        Some(replica) != leaving && (is_active || broker_move == Move::Returns(replica))
+        let returns = broker_move == Move::Returns(replica);
+        Some(replica) != leaving && can_lead(image, partition, replica, returns)
     };
     let unclean_shutdown = match broker_move {
         Move::Died(broker) => Some(broker),
-        Move::Leaves(_) | Move::Returns(_) => None,
+        Move::Leaves(_) | Move::Returns(_) | Move::LosesDirectory(..) => None,
     };
     let is_unclean = params.has_unclean_election(image, topic);
     let version = image.metadata_version();
@@ -74,6 +96,5 @@ fn change(
         has_elr: image.has_elr(),
         version,
     };
-    let record = change.record(topic.id, index)?;
-    Some(versioned(record, version.partition_change_record()))
+    change.record(topic.id, index)
 }

@@ -33,8 +33,8 @@ pub enum Message {
     },
     /// The newest metadata, for every data shard. It travels in the latest-wins slot.
     Published(Published),
-    /// What the log directories hold, from the shard that keeps them to the other data shards. It
-    /// travels in the latest-wins slot.
+    /// What the log directories held, and which of them are offline now, from the shard that keeps
+    /// them to the other data shards. It travels in the latest-wins slot.
     Found(Arc<[LogDirectory]>),
     /// How many connections a data shard has, for the shard that hands them out. It travels in
     /// the latest-wins slot.
@@ -93,6 +93,16 @@ pub enum Request {
         positions: Vec<LogPosition>,
         /// Whether they are closed: the asker stops.
         closed: bool,
+        /// Directories, by index, in which not every log could be closed in order.
+        unclosed: Vec<u16>,
+    },
+    /// To the shard that keeps the log directories: one of them can no longer be trusted. Answered
+    /// by [`Reply::Taken`].
+    DirectoryFailed {
+        /// Which, by index.
+        directory: u16,
+        /// What happened.
+        sentence: String,
     },
     /// To a home shard: what its watches have waited for. Answered by [`Reply::Taken`].
     News(Vec<News>),
@@ -144,6 +154,17 @@ pub struct LogDirectory {
     pub clean_shutdown: Option<i64>,
     /// The logs that are in it, with where its checkpoints say that they stand.
     pub logs: Map<TopicPartition, FoundLog>,
+}
+
+impl LogDirectory {
+    /// The same directory, once its logs have been opened.
+    pub fn without_logs(&self) -> Self {
+        Self {
+            offline: self.offline.clone(),
+            clean_shutdown: self.clean_shutdown,
+            logs: Map::default(),
+        }
+    }
 }
 
 /// What the checkpoints of a directory say of a log; 0 where they say nothing.

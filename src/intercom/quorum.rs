@@ -1,6 +1,6 @@
 //! What a data shard asks of the quorum shard.
 
-use base::ProducerId;
+use base::{ProducerId, Uuid};
 use metadata::Endpoint;
 use protocol::{
     AlterConfigsRequest, AlterConfigsResponse, AlterPartitionReassignmentsRequest,
@@ -12,6 +12,8 @@ use protocol::{
     UnregisterBrokerResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
 };
 
+use crate::PartitionKey;
+
 /// What can be asked of the quorum shard. Requests of clients are passed on whole; their answers
 /// come after the commit, and after the image that shows their effect was posted.
 #[derive(Debug)]
@@ -22,7 +24,14 @@ pub enum QuorumRequest {
         endpoints: Vec<Endpoint>,
         /// The broker epoch of the last clean shutdown, or −1.
         previous_epoch: i64,
+        /// The ids of its log directories that are online.
+        directories: Vec<Uuid>,
     },
+    /// These log directories of this node have failed (a field of Kafka's BrokerHeartbeat).
+    DirectoriesFailed(Vec<Uuid>),
+    /// These partitions of this node have their logs in these directories, which the metadata do
+    /// not say yet (AssignReplicasToDirs, KIP-858).
+    AssignDirectories(Vec<(PartitionKey, Uuid)>),
     /// The broker of this node stops: it is fenced before it is answered.
     BrokerStopping,
     /// CreateTopics, of a client or for a topic that is missing.
@@ -80,6 +89,10 @@ pub enum QuorumReply {
     BrokerReady(Result<i64, String>),
     /// The broker is fenced.
     BrokerStopping,
+    /// It is known.
+    DirectoriesFailed,
+    /// Whether it is known; else the broker is not registered, and asks again when it is.
+    AssignDirectories(bool),
     /// The response.
     CreateTopics(CreateTopicsResponse),
     /// The response.

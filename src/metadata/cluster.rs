@@ -8,6 +8,8 @@ use protocol::register_broker_record::{BrokerEndpoint, BrokerFeature};
 use protocol::register_controller_record::{ControllerEndpoint, ControllerFeature};
 use protocol::{RegisterBrokerRecord, RegisterControllerRecord};
 
+use crate::topic::{DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED};
+
 /// How clients talk at an endpoint, by its number in the protocol (`SecurityProtocol`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SecurityProtocol(pub i16);
@@ -191,6 +193,17 @@ impl Broker {
     /// Whether it may lead partitions (`ClusterControlManager.isActive`).
     pub fn is_active(&self) -> bool {
         !self.fenced && !self.in_controlled_shutdown
+    }
+
+    /// Whether a replica in this directory can be used (`DirectoryId.isOnline`). One that has no
+    /// directory yet can; and so can every one of a broker that registered without directories,
+    /// before they had ids: it would not run without one.
+    pub fn has_online_directory(&self, directory: Uuid) -> bool {
+        match directory {
+            DIRECTORY_UNASSIGNED | DIRECTORY_MIGRATING => true,
+            DIRECTORY_LOST => false,
+            _ => self.directories.is_empty() || self.directories.contains(&directory),
+        }
     }
 }
 

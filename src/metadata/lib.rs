@@ -37,6 +37,6 @@ pub use security::{Acl, DelegationToken, QuotaEntity, Quotas, ScramCredential, S
 pub use shared_map::{Change, SharedMap};
 pub use timeline::{Batch, ReplayFailure, Timeline};
 pub use topic::{
-    DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, LEADER_UNCHANGED, LeaderRecovery, Partition, Topic,
-    ids_of, nodes_of,
+    DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, LEADER_UNCHANGED, LeaderRecovery,
+    Partition, Topic, ids_of, nodes_of,
 };

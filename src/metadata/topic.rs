@@ -11,6 +11,8 @@ use crate::SharedMap;
 pub const DIRECTORY_UNASSIGNED: Uuid = Uuid([0; 16]);
 /// The directory of a replica from before directories had ids (`DirectoryId.MIGRATING`).
 pub const DIRECTORY_MIGRATING: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]);
+/// The directory of a replica whose broker lost it (`DirectoryId.LOST`).
+pub const DIRECTORY_LOST: Uuid = Uuid([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1]);
 /// `PartitionChangeRecord.leader` where the leader stays.
 pub const LEADER_UNCHANGED: i32 = -2;
 

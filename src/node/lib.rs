@@ -91,7 +91,6 @@ pub fn machines(plan: &NodePlan) -> Result<Vec<NodeMachine>, String> {
         config: Arc::clone(&plan.config),
         directory: plan.metadata_directory.clone(),
         directory_id: plan.metadata_directory_id,
-        log_directories: plan.log_directories.iter().map(|directory| directory.id).collect(),
         data_shards: plan.data_shards,
         random: random.fork("quorum"),
     };

@@ -2,7 +2,7 @@
 //! (`BrokerLifecycleManager`).
 
 use api::Effects;
-use base::{Instant, Now, ShardId, Token};
+use base::{Instant, Now, ShardId, Token, Uuid};
 use intercom::{Endpoint, Message, QuorumReply};
 use protocol::broker_registration_request::{Feature, Listener};
 use protocol::{BrokerHeartbeatRequest, BrokerRegistrationRequest};
@@ -17,17 +17,15 @@ impl Quorum {
         now: Now,
         from: ShardId,
         id: Token,
-        endpoints: &[Endpoint],
-        previous_epoch: i64,
+        request: &BrokerRegistrationRequest,
     ) {
-        let request = self.registration(endpoints, previous_epoch);
         let new_epoch = self.raft.end_offset().0;
         // Whoever was registered under this number was an earlier process on this directory, which
         // is locked: there is no session to wait for.
         let registered = controller::register_broker(
             &self.controller,
             self.timeline.applied(),
-            &request,
+            request,
             new_epoch,
             false,
         );
@@ -50,6 +48,25 @@ impl Quorum {
             .expect("the broker was registered just now");
         let offset = self.propose(now, &proposal.records);
         self.answer_at(offset, from, id, QuorumReply::BrokerReady(Ok(epoch)));
+    }
+
+    /// Takes the broker out of the partitions that it has in directories that failed.
+    pub(crate) fn directories_failed(
+        &mut self,
+        now: Now,
+        from: ShardId,
+        id: Token,
+        offline_log_dirs: Vec<Uuid>,
+    ) {
+        if let Some(epoch) = self.life.broker_epoch {
+            let beat = BrokerHeartbeatRequest { offline_log_dirs, ..self.heartbeat(epoch) };
+            match controller::heartbeat(&self.controller, self.timeline.applied(), &beat) {
+                Ok(proposal) => drop(self.propose(now, &proposal.records)),
+                Err(error) => tracing::warn!(?error, "a failed directory is not registered"),
+            }
+        }
+        let offset = self.timeline.end_offset();
+        self.answer_at(offset, from, id, QuorumReply::DirectoriesFailed);
     }
 
     /// Takes the broker's leaderships away and fences it.
@@ -88,10 +105,11 @@ impl Quorum {
         }
     }
 
-    fn registration(
+    pub(crate) fn registration(
         &self,
         endpoints: &[Endpoint],
         previous_broker_epoch: i64,
+        log_dirs: Vec<Uuid>,
     ) -> BrokerRegistrationRequest {
         let listeners = endpoints.iter().map(|endpoint| Listener {
             name: (&*endpoint.name).into(),
@@ -117,7 +135,7 @@ impl Quorum {
             listeners: listeners.collect(),
             features: supported.collect(),
             rack,
-            log_dirs: self.params.log_directories.clone(),
+            log_dirs,
             previous_broker_epoch,
             ..BrokerRegistrationRequest::default()
         }

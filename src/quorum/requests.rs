@@ -1,7 +1,7 @@
 //! What the data shards ask, each to its rule of the controller.
 
-use base::{Now, ShardId, Token};
-use intercom::{ProducerIdBlock, QuorumReply, QuorumRequest};
+use base::{Now, ShardId, Token, Uuid};
+use intercom::{PartitionKey, ProducerIdBlock, QuorumReply, QuorumRequest};
 use protocol::list_partition_reassignments_response::{
     OngoingPartitionReassignment, OngoingTopicReassignment,
 };
@@ -18,8 +18,16 @@ impl Quorum {
         let Waiting { from, id, request } = waiting;
         let (params, image) = (&self.controller, self.timeline.applied());
         match *request {
-            QuorumRequest::BrokerReady { endpoints, previous_epoch } => {
-                self.broker_ready(now, from, id, &endpoints, previous_epoch);
+            QuorumRequest::BrokerReady { endpoints, previous_epoch, directories } => {
+                let request = self.registration(&endpoints, previous_epoch, directories);
+                self.broker_ready(now, from, id, &request);
+            }
+            QuorumRequest::DirectoriesFailed(directories) => {
+                self.directories_failed(now, from, id, directories);
+            }
+            QuorumRequest::AssignDirectories(assigned) => {
+                let proposal = self.assign_directories(&assigned);
+                self.accept(now, from, id, proposal.map(QuorumReply::AssignDirectories));
             }
             QuorumRequest::BrokerStopping => self.broker_stopping(now, from, id),
             QuorumRequest::CreateTopics { request } => {
@@ -80,6 +88,20 @@ impl Quorum {
     fn accept(&mut self, now: Now, from: ShardId, id: Token, proposal: Proposal<QuorumReply>) {
         let offset = self.propose(now, &proposal.records);
         self.answer_at(offset, from, id, proposal.response);
+    }
+
+    fn assign_directories(&self, assigned: &[(PartitionKey, Uuid)]) -> Proposal<bool> {
+        let assigned = assigned.iter().map(|(key, directory)| {
+            let PartitionKey { topic, partition } = *key;
+            (topic, partition, *directory)
+        });
+        let assigned: Vec<_> = assigned.collect();
+        let (params, image) = (&self.controller, self.timeline.applied());
+        let epoch = self.life.broker_epoch();
+        match controller::assign_replicas(params, image, self.node(), epoch, &assigned) {
+            Ok(proposal) => proposal.map(|()| true),
+            Err(_) => Proposal::nothing(false),
+        }
     }
 
     fn allocate_producer_ids(&self) -> Proposal<Result<ProducerIdBlock, ErrorCode>> {

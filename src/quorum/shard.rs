@@ -30,8 +30,6 @@ pub struct QuorumParams {
     pub directory: PathBuf,
     /// The id of that directory.
     pub directory_id: Uuid,
-    /// The ids of all log directories of the node, for its broker's registration.
-    pub log_directories: Vec<Uuid>,
     /// The data shards of the node, which are the shards from 0 on.
     pub data_shards: u16,
     /// Where ids and placements come from.

@@ -147,7 +147,12 @@ impl Cluster {
         Self { world, node, config, directory_id, starts: 0 }
     }
 
-    fn start(&mut self, script: Vec<QuorumRequest>) -> Rc<RefCell<Heard>> {
+    fn start(&mut self, mut script: Vec<QuorumRequest>) -> Rc<RefCell<Heard>> {
+        for request in &mut script {
+            if let QuorumRequest::BrokerReady { directories, .. } = request {
+                directories.push(self.directory_id);
+            }
+        }
         self.starts += 1;
         let heard = Rc::new(RefCell::new(Heard::default()));
         let asker = Asker {
@@ -161,7 +166,6 @@ impl Cluster {
             config: Arc::clone(&self.config),
             directory: PathBuf::from("/data"),
             directory_id: self.directory_id,
-            log_directories: vec![self.directory_id],
             data_shards: 1,
             random: Random::new(self.starts),
         });
@@ -257,7 +261,8 @@ fn ready_after(previous_epoch: i64) -> QuorumRequest {
         port: 9092,
         security_protocol: SecurityProtocol::PLAINTEXT,
     };
-    QuorumRequest::BrokerReady { endpoints: vec![endpoint], previous_epoch }
+    let (endpoints, directories) = (vec![endpoint], Vec::new());
+    QuorumRequest::BrokerReady { endpoints, previous_epoch, directories }
 }
 
 fn create(name: &str, num_partitions: i32) -> QuorumRequest {

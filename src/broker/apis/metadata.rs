@@ -134,7 +134,12 @@ pub(crate) fn row(
 ) -> MetadataResponsePartition {
     let is_alive = |node: &NodeId| image.broker(*node).is_some_and(|broker| !broker.fenced);
     let led = is_alive(&partition.leader);
-    let offline = partition.replicas.iter().filter(|replica| !is_alive(replica));
+    let has_directory = |node: &NodeId| {
+        let directory = partition.directory_of(*node).unwrap_or_default();
+        image.broker(*node).is_some_and(|broker| broker.has_online_directory(directory))
+    };
+    let is_online = |node: &NodeId| is_alive(node) && has_directory(node);
+    let offline = partition.replicas.iter().filter(|replica| !is_online(replica));
     let ids = ::metadata::ids_of;
     MetadataResponsePartition {
         error_code: if led { ErrorCode::NONE } else { ErrorCode::LEADER_NOT_AVAILABLE },

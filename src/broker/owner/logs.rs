@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use api::{FileEffect, FileOutcome};
+use api::{FileEffect, FileOutcome, IoError};
 use base::{LeaderEpoch, Now, Offset, Token, TopicPartition, Uuid};
 use commitlog::{Checkpoints, Log, LogEvent, LogParams, LogState, LogStep};
 
@@ -27,8 +27,19 @@ pub(crate) struct Opening {
     /// Whether this node leads it.
     pub(crate) leads: bool,
     pub(crate) leader_epoch: LeaderEpoch,
-    /// What the directory's checkpoints say of it; nothing where the log is new.
-    pub(crate) found: Option<Checkpoints>,
+    /// What there is of it.
+    pub(crate) found: Found,
+}
+
+/// What there is of a log when its partition is taken in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// Its folder, with what the directory's checkpoints say of it.
+    Log(Checkpoints),
+    /// Nothing: it is made.
+    Nothing,
+    /// It lies in a directory that is offline, or may lie there.
+    Offline,
 }
 
 impl Owner {
@@ -40,16 +51,25 @@ impl Owner {
             topic_id: opening.key.topic,
             config: opening.rules.log.clone(),
         };
-        let log = match opening.found {
-            Some(found) => Log::open(params, found, &mut self.log_effects),
-            None => Log::create(params, &mut self.log_effects),
+        let known = match opening.found {
+            Found::Log(found) => Some(found),
+            Found::Nothing | Found::Offline => None,
         };
+        let log = match opening.found {
+            Found::Log(found) => Log::open(params, found, &mut self.log_effects),
+            Found::Nothing => Log::create(params, &mut self.log_effects),
+            Found::Offline => Log::offline(params),
+        };
+        let is_opening = log.state() == LogState::Opening;
         let partition =
             Partition::new(opening.key, opening.name, opening.directory, log, opening.rules)
-                .led(opening.leads, opening.leader_epoch);
+                .led(opening.leads, opening.leader_epoch)
+                .known(known);
         let token = self.partitions.insert(partition).expect("the image's partitions are bounded");
         self.by_key.insert(opening.key, token);
-        self.opening.insert(token);
+        if is_opening {
+            self.opening.insert(token);
+        }
         self.file_log_effects(desk, token);
     }
 
@@ -96,38 +116,31 @@ impl Owner {
         let parked = std::mem::take(&mut self.partition(token).parked);
         self.append_parked(desk, token);
         self.ask_again(desk, parked);
-        self.end_searches(desk, token);
+        self.end_searches(desk, token, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
 
-    /// Begins to close every log in order; a [`Notice::Closed`] or `Failed` comes for each.
-    pub(crate) fn close_all(&mut self, desk: &mut Desk<'_>) -> usize {
-        let tokens: Vec<Token> = self.by_key.values().copied().collect();
-        let mut closing = 0;
-        for token in tokens {
-            if self.partition(token).log.state() != LogState::Open {
-                continue;
-            }
-            closing += 1;
+    /// Begins to close every log in order; [`Notice::AllClosed`] comes at the end.
+    pub(crate) fn close_all(&mut self, desk: &mut Desk<'_>) {
+        let open = |token: &Token| {
+            let partition = self.partitions.get(*token);
+            partition.is_some_and(|partition| partition.log.state() == LogState::Open)
+        };
+        self.closing = self.by_key.values().copied().filter(open).collect();
+        if self.closing.is_empty() {
+            return self.notices.push(Notice::AllClosed);
+        }
+        for token in self.closing.clone() {
             self.end_host(desk, token);
             self.with_log(desk, token, |log, now, effects, events| {
                 log.flush_turn(now, effects);
                 log.close(now, effects, events);
             });
         }
-        closing
     }
 
     /// Where each log stands, for the checkpoints of its directory.
     pub(crate) fn positions(&self) -> Vec<LogPosition> {
-        let open = self.partitions.iter().filter(|(_, partition)| !partition.is_opening());
-        let position = |(_, partition): (Token, &Partition)| LogPosition {
-            directory: partition.directory,
-            partition: partition.name.clone(),
-            recovery_point: partition.log.recovery_point(),
-            log_start_offset: partition.log.log_start_offset(),
-            high_watermark: partition.high_watermark(),
-        };
-        open.map(position).collect()
+        self.partitions.iter().filter_map(|(_, partition)| partition.position()).collect()
     }
 
     /// Something of a log's files is done.
@@ -235,10 +248,10 @@ impl Owner {
     }
 
     /// The log does not search any more: whoever waits for it asks anew, or is refused.
-    fn end_searches(&mut self, desk: &mut Desk<'_>, token: Token) {
+    pub(super) fn end_searches(&mut self, desk: &mut Desk<'_>, token: Token, code: ErrorCode) {
         let tickets = self.searches.keys().filter(|(partition, _)| *partition == token);
         for (_, ticket) in tickets.copied().collect::<Vec<_>>() {
-            self.search_failed(desk, token, ticket, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
+            self.search_failed(desk, token, ticket, code);
         }
         let waiting = self.locating.keys().filter(|(partition, _)| *partition == token);
         for key in waiting.copied().collect::<Vec<_>>() {
@@ -268,16 +281,19 @@ impl Owner {
             LogEvent::Truncated { .. } | LogEvent::StartMoved { .. } | LogEvent::Renamed => {}
             LogEvent::Closed { .. } => {
                 self.refuse_waiting(desk, token);
-                let key = self.partition(token).key;
-                self.notices.push(Notice::Closed(key));
+                self.end_closing(token);
             }
             LogEvent::Removed => {
-                if let Some(partition) = self.partitions.remove(token) {
-                    self.notices.push(Notice::Removed(partition.key));
-                }
+                self.partitions.remove(token);
             }
-            LogEvent::Failed { cause } => self.failed(desk, token, cause.to_string()),
-            LogEvent::Unreadable { sentence } => self.failed(desk, token, sentence),
+            LogEvent::NoSpace { cause } => self.no_space_to_open(desk, token, &cause),
+            LogEvent::NotClosed { cause } => self.not_closed(desk, token, &cause),
+            LogEvent::Failed { cause } => self.disk_failed(desk, token, cause.to_string()),
+            LogEvent::Unreadable { sentence } => {
+                let partition = &self.partition(token).name;
+                tracing::error!(%partition, "the log is offline: {sentence}");
+                self.log_is_offline(desk, token);
+            }
         }
     }
 
@@ -286,13 +302,14 @@ impl Owner {
         let partition = self.partition(token);
         partition.opened();
         let led_in = partition.led_in();
-        let (key, parked) = (partition.key, std::mem::take(&mut partition.parked));
+        let (key, directory) = (partition.key, partition.directory);
+        let parked = std::mem::take(&mut partition.parked);
         if let Some(epoch) = led_in {
             self.with_log(desk, token, |log, now, effects, _| {
                 log.assign_leader_epoch(now, epoch, effects);
             });
         }
-        self.notices.push(Notice::Opened(key));
+        self.notices.push(Notice::Opened(key, directory));
         self.host_if_led(desk, token);
         self.append_parked(desk, token);
         self.ask_again(desk, parked);
@@ -314,27 +331,23 @@ impl Owner {
         }
     }
 
-    fn failed(&mut self, desk: &mut Desk<'_>, token: Token, sentence: String) {
-        self.opening.remove(&token);
-        self.refuse_waiting(desk, token);
-        self.wake(token);
+    /// A log cannot be opened until there is space: who waits for it is told so.
+    fn no_space_to_open(&mut self, desk: &mut Desk<'_>, token: Token, cause: &IoError) {
         let partition = self.partition(token);
-        let (key, parked) = (partition.key, std::mem::take(&mut partition.parked));
-        tracing::error!(partition = %partition.name, "the log is offline: {sentence}");
-        self.notices.push(Notice::Failed(key, sentence));
+        tracing::warn!(partition = %partition.name, %cause, "the log is opened in a moment");
+        let parked = std::mem::take(&mut partition.parked);
         self.append_parked(desk, token);
         self.ask_again(desk, parked);
-        self.end_searches(desk, token);
     }
 
     /// Appends what waited for the log to open, or refuses it where the log is gone.
-    fn append_parked(&mut self, desk: &mut Desk<'_>, token: Token) {
+    pub(super) fn append_parked(&mut self, desk: &mut Desk<'_>, token: Token) {
         for (part, place) in std::mem::take(&mut self.partition(token).parked_appends) {
             self.append_part(desk, part, place);
         }
     }
 
-    fn refuse_waiting(&mut self, desk: &mut Desk<'_>, token: Token) {
+    pub(super) fn refuse_waiting(&mut self, desk: &mut Desk<'_>, token: Token) {
         self.refuse_from(desk, token, Offset(0));
     }
 

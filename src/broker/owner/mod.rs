@@ -5,18 +5,20 @@
 //! is kept and asked anew when it is open.
 
 mod append;
+mod directories;
 mod fetch;
 mod groups;
 mod logs;
 mod offsets;
 
-pub(crate) use logs::Opening;
+pub(crate) use logs::{Found, Opening};
 
 use std::collections::BTreeSet;
 
 use api::{Effects, FileEffect};
 use base::{Instant, Map, Now, Random, ShardId, Slab, Timers, Token};
 use commitlog::{LogEvent, LogStep, Ticket};
+use directories::Directories;
 use group::{GroupConfig, GroupReply};
 use groups::Hosts;
 use intercom::{Appended, FoundOffset, GroupAsk, LogSize, Message, PartitionKey, Reply, Request};
@@ -102,17 +104,15 @@ enum Alarm {
     Flush(Token),
 }
 
-/// What the shard has to know of a partition's log.
+/// What the shard has to know of its logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
-    /// It is open.
-    Opened(PartitionKey),
-    /// It was closed in order.
-    Closed(PartitionKey),
-    /// It is gone with its files.
-    Removed(PartitionKey),
-    /// It cannot be used any more; the sentence says why.
-    Failed(PartitionKey, String),
+    /// One is open, in this log directory.
+    Opened(PartitionKey, u16),
+    /// All that were being closed are, or never will be.
+    AllClosed,
+    /// A log directory, by its index, cannot be used any more; the sentence says why.
+    DirectoryFailed(u16, String),
 }
 
 /// What an owner works with while it handles one event.
@@ -144,6 +144,9 @@ pub(crate) struct Owner {
     by_key: Map<PartitionKey, Token>,
     /// Partitions whose log is still opening.
     opening: BTreeSet<Token>,
+    /// Partitions whose log is being closed.
+    closing: BTreeSet<Token>,
+    directories: Directories,
     serving: Slab<Serving>,
     /// Whom a search by timestamp is for.
     searches: Map<(Token, Ticket), Place>,
@@ -179,6 +182,8 @@ impl Owner {
             partitions: Slab::new(PARTITIONS_MAX),
             by_key: Map::default(),
             opening: BTreeSet::new(),
+            closing: BTreeSet::new(),
+            directories: Directories::default(),
             serving: Slab::new(SERVING_MAX),
             searches: Map::default(),
             locating: Map::default(),
@@ -217,6 +222,7 @@ impl Owner {
             | Request::News(_)
             | Request::Unwatch(_)
             | Request::Late { .. }
+            | Request::DirectoryFailed { .. }
             | Request::Checkpoints { .. } => {
                 unreachable!("a request that is for others reached the partitions")
             }
@@ -260,6 +266,7 @@ impl Owner {
             | Request::News(_)
             | Request::Unwatch(_)
             | Request::Late { .. }
+            | Request::DirectoryFailed { .. }
             | Request::Checkpoints { .. } => return None,
         };
         keys.filter_map(|key| self.by_key.get(&key).copied())
@@ -347,6 +354,7 @@ fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
         | Request::News(_)
         | Request::Unwatch(_)
         | Request::Late { .. }
+        | Request::DirectoryFailed { .. }
         | Request::Checkpoints { .. } => {
             unreachable!("this ask waits for no partition")
         }

@@ -384,6 +384,8 @@ impl Log {
         self.writer.created_ms = now.wall_ms;
         self.writer.first_timestamp = None;
         self.writer.space.allocated_to = 0;
+        // The disk may have room again by now.
+        self.writer.space.refused = false;
         self.writer.sync.done = base;
         self.writer.sync.folder_done = false;
         tracing::debug!(partition = %self.partition, %base, "rolled a new segment");

@@ -182,7 +182,9 @@ impl Log {
         self.removing = Some(Removing { path, stage: RemovingStage::Waiting, due: None });
         self.retry_at = None;
         self.tail.clear();
-        if self.opening.is_none() {
+        let waits = self.waits_for_space() && self.opening_effects == 0;
+        if self.opening.is_none() || waits {
+            self.opening = None;
             self.state = LogState::Removing;
             self.remove_on(out);
         }
@@ -364,7 +366,9 @@ impl Log {
             topic_id: self.topic_id,
             config: self.config.clone(),
         };
+        let before = out.len();
         self.opening = Some(Box::new(Opening::open_again(params, found, out)));
+        self.opening_effects = out.len() - before;
     }
 
     /// After the end was cut off, what is newer in memory than on disk holds. Returns the event.

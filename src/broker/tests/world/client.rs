@@ -1,6 +1,6 @@
 //! A world with one node and a client that asks one thing at a time, or several.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{Duration, Instant, NodeId, Random, ShardId, Uuid};
@@ -8,10 +8,10 @@ use broker::{ListenerSetup, LogDirectorySetup, Setup, Shard};
 use bytes::{Buf, Bytes, BytesMut};
 use config::BrokerConfig;
 use fakeworld::{
-    ClientSocket, Crash, Exit, FaultPlan, Seat, World as Fake, WorldEvent, WorldOptions,
+    ClientSocket, Crash, Exit, FaultPlan, Seat, Trouble, World as Fake, WorldEvent, WorldOptions,
 };
 use intercom::Message;
-use metadata::SecurityProtocol;
+use metadata::{Image, SecurityProtocol};
 use protocol::create_topics_request::CreatableTopic;
 use protocol::fetch_request::{FetchPartition, FetchTopic};
 use protocol::fetch_response::PartitionData;
@@ -28,13 +28,17 @@ use crate::script::{Cluster, Script};
 
 const PORT: u16 = 9092;
 const SLOTS: u32 = 16;
-const DIRECTORY: &str = "/data";
+/// Where a node of these tests has its first log directory, and its metadata log.
+pub(crate) const DIRECTORY: &str = "/data";
+/// Its second one, where it has two.
+pub(crate) const SECOND_DIRECTORY: &str = "/more";
 
 pub(crate) struct World {
     fake: Fake<Message>,
     node: fakeworld::NodeId,
     cluster: Cluster,
     shards: u16,
+    directories: &'static [&'static str],
     seed: u64,
     starts: u64,
     /// What has arrived on connections whose answer nobody has taken yet.
@@ -46,6 +50,15 @@ pub(crate) struct Begun(ClientSocket);
 
 impl World {
     pub(crate) fn new(seed: u64, shards: u16, faults: FaultPlan) -> Self {
+        Self::with_directories(seed, shards, faults, &[DIRECTORY])
+    }
+
+    pub(crate) fn with_directories(
+        seed: u64,
+        shards: u16,
+        faults: FaultPlan,
+        directories: &'static [&'static str],
+    ) -> Self {
         let options = WorldOptions {
             seed,
             faults,
@@ -55,12 +68,41 @@ impl World {
         };
         let mut fake = Fake::new(options);
         let node = fake.add_node();
-        fake.disk(node).install_directory(&PathBuf::from(DIRECTORY));
+        for directory in directories {
+            fake.disk(node).install_directory(Path::new(directory));
+        }
         let cluster = Cluster::default();
-        let inboxes = Vec::new();
-        let mut world = Self { fake, node, cluster, shards, seed, starts: 0, inboxes };
+        let (starts, inboxes) = (0, Vec::new());
+        let mut world = Self { fake, node, cluster, shards, directories, seed, starts, inboxes };
         world.start();
         world
+    }
+
+    /// The id of one of the node's log directories.
+    pub(crate) fn directory_id(index: usize) -> Uuid {
+        Uuid([9 + u8::try_from(index).expect("directories are few"); 16])
+    }
+
+    pub(crate) fn set_trouble(&mut self, directory: &str, trouble: Option<Trouble>) {
+        self.fake.set_trouble(self.node, Path::new(directory), trouble);
+    }
+
+    /// The metadata, as the quorum has them.
+    pub(crate) fn image(&self) -> Image {
+        self.cluster.lock().expect("no panic").clone()
+    }
+
+    /// What the node says when it gives up.
+    pub(crate) fn gives_up(&mut self) -> String {
+        let until = self.now() + Duration::from_secs(60);
+        while let Some(event) = self.fake.next_event(until) {
+            match event {
+                WorldEvent::Exited(_, Exit::Failed(sentence)) => return sentence,
+                WorldEvent::Exited(_, exit) => panic!("{exit:?}"),
+                _ => {}
+            }
+        }
+        panic!("the node goes on");
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -88,10 +130,13 @@ impl World {
         let random = Random::new(self.seed ^ self.starts << 32);
         let mut seats = Vec::new();
         for shard in 0..self.shards {
-            let machine = Shard::new(setup(shard, self.shards), random.fork(&shard.to_string()));
+            let setup = setup(shard, self.shards, self.directories);
+            let machine = Shard::new(setup, random.fork(&shard.to_string()));
             seats.push(Seat { core: usize::from(shard), machine: Box::new(machine) as Box<_> });
         }
-        let script = Script::new(self.shards, Arc::clone(&self.cluster), random.fork("quorum"));
+        let cluster = Arc::clone(&self.cluster);
+        let has_choice = self.directories.len() > 1;
+        let script = Script::new(self.shards, cluster, has_choice, random.fork("quorum"));
         seats.push(Seat { core: 0, machine: Box::new(script) });
         self.fake.start(self.node, seats);
     }
@@ -219,12 +264,13 @@ fn response<R: Request>(version: i16, received: &BytesMut) -> Option<R::Response
     Some(R::Response::decode(&mut reader, version).expect("a response"))
 }
 
-fn setup(shard: u16, data_shards: u16) -> Setup {
+fn setup(shard: u16, data_shards: u16, directories: &[&str]) -> Setup {
+    let list = directories.join(",");
     let text = format!(
         "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n\
          listeners=PLAINTEXT://127.0.0.1:{PORT},C://127.0.0.1:9093\n\
          listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT\n\
-         controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={DIRECTORY}\n"
+         controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={list}\n"
     );
     let address = Fake::<Message>::address(fakeworld::NodeId::default(), PORT);
     Setup {
@@ -235,8 +281,14 @@ fn setup(shard: u16, data_shards: u16) -> Setup {
         node: NodeId(1),
         cluster_id: "test-cluster".into(),
         config: Arc::new(BrokerConfig::parse(text.as_bytes()).expect("valid")),
-        log_directories: vec![LogDirectorySetup { path: DIRECTORY.into(), id: Uuid([9; 16]) }]
-            .into(),
+        log_directories: directories
+            .iter()
+            .enumerate()
+            .map(|(index, path)| LogDirectorySetup {
+                path: path.into(),
+                id: World::directory_id(index),
+            })
+            .collect(),
         listeners: vec![ListenerSetup {
             name: "PLAINTEXT".into(),
             address,

@@ -2,6 +2,7 @@
 //! networks and disks, and what is left after a crash.
 
 mod client;
+mod directories;
 mod script;
 
 use base::Duration;

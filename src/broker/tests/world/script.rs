@@ -6,13 +6,17 @@ use std::sync::{Arc, Mutex};
 use api::{Effect, Effects, Event, Machine};
 use base::{LeaderEpoch, NodeId, Now, ProducerId, Random, ShardId, Uuid};
 use intercom::{
-    Message, Placement, ProducerIdBlock, Published, QuorumReply, QuorumRequest, Reply, Request,
+    Message, PartitionKey, Placement, ProducerIdBlock, Published, QuorumReply, QuorumRequest,
+    Reply, Request,
 };
 use metadata::{Image, Record};
 use protocol::create_topics_request::CreatableTopic;
 use protocol::create_topics_response::CreatableTopicResult;
 use protocol::register_broker_record::BrokerEndpoint;
-use protocol::{CreateTopicsResponse, PartitionRecord, RegisterBrokerRecord, TopicRecord};
+use protocol::{
+    BrokerRegistrationChangeRecord, CreateTopicsResponse, PartitionChangeRecord, PartitionRecord,
+    RegisterBrokerRecord, TopicRecord,
+};
 
 /// What survives a crash of the node: the cluster. The test holds the other end.
 pub(crate) type Cluster = Arc<Mutex<Image>>;
@@ -22,17 +26,25 @@ pub(crate) struct Script {
     cluster: Cluster,
     placement: Placement,
     random: Random,
+    /// Whether the broker chooses between several directories.
+    has_choice: bool,
     registered: bool,
     stopping: bool,
 }
 
 impl Script {
-    pub(crate) fn new(data_shards: u16, cluster: Cluster, random: Random) -> Self {
+    pub(crate) fn new(
+        data_shards: u16,
+        cluster: Cluster,
+        has_choice: bool,
+        random: Random,
+    ) -> Self {
         let mut placement = Placement::new(data_shards);
         for topic in cluster.lock().expect("no panic").topics().values() {
             placement.place(topic.id, topic.partitions.len());
         }
-        Self { data_shards, cluster, placement, random, registered: false, stopping: false }
+        let (registered, stopping) = (false, false);
+        Self { data_shards, cluster, placement, random, has_choice, registered, stopping }
     }
 
     fn publish(&self, effects: &mut Effects<Message>) {
@@ -65,7 +77,7 @@ impl Script {
                 replicas: vec![1],
                 isr: vec![1],
                 leader: 1,
-                directories: vec![Uuid([9; 16])],
+                directories: vec![if self.has_choice { Uuid::ZERO } else { Uuid([9; 16]) }],
                 ..Default::default()
             });
         }
@@ -73,9 +85,44 @@ impl Script {
         CreatableTopicResult { name: topic.name, topic_id, num_partitions, ..Default::default() }
     }
 
+    fn partitions_in(&self, directories: &[Uuid]) -> Vec<PartitionKey> {
+        let image = self.cluster.lock().expect("no panic");
+        let mut found = Vec::new();
+        for topic in image.topics().values() {
+            for (index, partition) in topic.partitions.iter() {
+                if partition.directories.iter().any(|one| directories.contains(one)) {
+                    found.push(PartitionKey { topic: topic.id, partition: *index });
+                }
+            }
+        }
+        found
+    }
+
+    fn change(&self, key: PartitionKey, change: impl FnOnce(&mut PartitionChangeRecord)) {
+        let mut record = PartitionChangeRecord {
+            partition_id: key.partition.0,
+            topic_id: key.topic,
+            leader: metadata::LEADER_UNCHANGED,
+            ..Default::default()
+        };
+        change(&mut record);
+        self.replay(record);
+    }
+
+    /// The broker is back: it leads what is in its directories.
+    fn lead_again(&self) {
+        let directories = {
+            let image = self.cluster.lock().expect("no panic");
+            image.broker(NodeId(1)).expect("it registered").directories.clone()
+        };
+        for key in self.partitions_in(&directories) {
+            self.change(key, |record| record.leader = 1);
+        }
+    }
+
     fn answer(&mut self, request: QuorumRequest, effects: &mut Effects<Message>) -> QuorumReply {
         match request {
-            QuorumRequest::BrokerReady { endpoints, .. } => {
+            QuorumRequest::BrokerReady { endpoints, directories, .. } => {
                 self.registered = true;
                 let end_points = endpoints.iter().map(|endpoint| BrokerEndpoint {
                     name: (&*endpoint.name).into(),
@@ -88,10 +135,38 @@ impl Script {
                     broker_epoch: 5,
                     end_points: end_points.collect(),
                     fenced: false,
+                    log_dirs: directories,
                     ..Default::default()
                 });
+                self.lead_again();
                 self.publish(effects);
                 QuorumReply::BrokerReady(Ok(5))
+            }
+            QuorumRequest::AssignDirectories(assigned) => {
+                for (key, directory) in assigned {
+                    self.change(key, |record| record.directories = Some(vec![directory]));
+                }
+                self.publish(effects);
+                QuorumReply::AssignDirectories(true)
+            }
+            QuorumRequest::DirectoriesFailed(failed) => {
+                for key in self.partitions_in(&failed) {
+                    self.change(key, |record| record.leader = -1);
+                }
+                let mut image = self.cluster.lock().expect("no panic");
+                let broker = image.broker(NodeId(1)).expect("it registered first");
+                let log_dirs = broker.directories.iter().copied();
+                let log_dirs = log_dirs.filter(|directory| !failed.contains(directory)).collect();
+                let change = BrokerRegistrationChangeRecord {
+                    broker_id: 1,
+                    broker_epoch: 5,
+                    log_dirs,
+                    ..Default::default()
+                };
+                image.replay(&change.into()).expect("the broker is registered");
+                drop(image);
+                self.publish(effects);
+                QuorumReply::DirectoriesFailed
             }
             QuorumRequest::BrokerStopping => {
                 if self.stopping {
