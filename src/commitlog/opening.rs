@@ -229,6 +229,11 @@ impl Opening {
         *self = Self::new(self.params.clone(), self.begins, out);
     }
 
+    /// Whether the log was open before.
+    fn is_again(&self) -> bool {
+        matches!(self.begins, Begins::OpenAgain(_))
+    }
+
     /// Whether the disk was full.
     pub(crate) fn waits_for_space(&self) -> bool {
         self.waits_for_space
@@ -465,7 +470,7 @@ impl Opening {
                 _ => {}
             }
         }
-        if !matches!(self.begins, Begins::OpenAgain(_)) {
+        if !self.is_again() {
             self.leftovers = leftovers;
         }
         let too_long = segments.values().find(|files| files.log_bytes > i32::MAX as u64);
@@ -530,7 +535,7 @@ impl Opening {
     fn begin_producers(&mut self, now: Now, out: &mut Out) -> IoResult<Progress> {
         let first = self.waiting.front().map_or(Offset(0), |files| files.base);
         let is_clean = self.found.clean_shutdown;
-        self.rebuild.begin(self.found.log_start_offset.max(first), is_clean && !self.is_again);
+        self.rebuild.begin(self.found.log_start_offset.max(first), is_clean && !self.is_again());
         let up_to = if is_clean { None } else { self.recovers_from().or(Some(first)) };
         self.load_snapshot(now, up_to.unwrap_or(Offset(i64::MAX)), false, out)
     }
