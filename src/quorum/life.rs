@@ -144,7 +144,7 @@ impl Quorum {
     /// Closes the log once the broker is gone, or its time is up.
     pub(crate) fn stop_when_due(&mut self, now: Now, effects: &mut Effects<Message>) {
         let Some(stop_at) = self.life.stop_at else { return };
-        let is_answered = self.life.broker_stops && !self.has_pending();
+        let is_answered = self.life.broker_stops && (!self.has_pending() || self.store.is_full());
         let is_late = stop_at <= now.mono;
         if !(is_answered || is_late) || matches!(self.stage, Stage::Closing | Stage::Over) {
             return;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use api::{Effect, Effects, Event, Machine};
 use base::{Duration, Instant, Now, Offset, ShardId, Token};
 use bytes::Bytes;
-use intercom::{Message, Published, QuorumReply, Reply, Request};
+use intercom::{Message, Published, QuorumReply, QuorumRequest, Reply, Request};
 use metadata::{Batch, TopicChange, VersionedRecord};
 use raft::Output;
 
@@ -186,6 +186,9 @@ impl Quorum {
 
     /// Takes requests, as long as this node leads and its disk keeps up.
     fn serve(&mut self, now: Now, effects: &mut Effects<Message>) {
+        if self.store.is_full() {
+            return self.let_the_broker_stop(effects);
+        }
         while matches!(self.stage, Stage::Leading { .. }) && !self.store.is_congested() {
             let Some(waiting) = self.waiting.pop_front() else { return };
             self.handle(now, waiting);
@@ -194,6 +197,16 @@ impl Quorum {
                 self.commit(high_watermark, effects);
             }
         }
+    }
+
+    /// The disk is full: no request can be decided, but nobody waits for space to stop.
+    fn let_the_broker_stop(&mut self, effects: &mut Effects<Message>) {
+        let stops = |waiting: &Waiting| matches!(*waiting.request, QuorumRequest::BrokerStopping);
+        let Some(place) = self.waiting.iter().position(stops) else { return };
+        let Some(Waiting { from, id, .. }) = self.waiting.remove(place) else { return };
+        self.life.broker_stops = true;
+        let body = Reply::Quorum(Box::new(QuorumReply::BrokerStopping));
+        effects.reply(from, Message::Reply { id, body });
     }
 
     fn wake(&mut self, now: Now, effects: &mut Effects<Message>) {
@@ -210,9 +223,11 @@ impl Quorum {
     /// (`QuorumController.registerWriteNoOpRecord`).
     fn write_no_op(&mut self, now: Now) {
         self.no_op_at = Instant::FAR_FUTURE;
-        if matches!(self.stage, Stage::Leading { .. }) {
+        if matches!(self.stage, Stage::Leading { .. }) && !self.store.is_full() {
             let record = protocol::NoOpRecord::default();
             self.propose(now, &[VersionedRecord { record: record.into(), version: 0 }]);
+        }
+        if matches!(self.stage, Stage::Leading { .. }) {
             self.start_no_ops(now);
         }
     }

@@ -1,9 +1,10 @@
 //! The files of the metadata log: its segments, through `commitlog`, and `quorum-state`.
 
+use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
 use api::{Effects, FileEffect, FileOutcome, FileRef, IoError, IoResult, Part};
-use base::{Now, Offset, PartitionIndex, Slab, Token, TopicPartition, Uuid};
+use base::{Duration, Instant, Now, Offset, PartitionIndex, Slab, Token, TopicPartition, Uuid};
 use bytes::{Bytes, BytesMut};
 use commitlog::{
     AppendBatch, AppendError, Checkpoints, Log, LogConfig, LogEvent, LogParams, LogStep, Read,
@@ -16,6 +17,8 @@ use records::Batch;
 const STEPS_MAX: usize = 1 << 16;
 /// How much of the log is read at once when it is loaded.
 const LOAD_BYTES_MAX: u32 = 4 << 20;
+/// How long what did not fit the disk waits before it is tried again.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// `quorum-state`, in the folder of the log.
 const ELECTION_FILE: &str = "quorum-state";
 
@@ -82,6 +85,10 @@ pub(crate) struct Store {
     load: Option<Load>,
     /// Whether something was appended that no sync was asked for.
     unsynced: bool,
+    /// What was appended and is not in the file yet, in order.
+    unwritten: VecDeque<Batch>,
+    /// The disk was full: when what is unwritten is given to the log again.
+    again_at: Option<Instant>,
 }
 
 /// A read of the whole log, part by part.
@@ -105,6 +112,8 @@ impl Store {
             events: Vec::new(),
             load: None,
             unsynced: false,
+            unwritten: VecDeque::new(),
+            again_at: None,
         }
     }
 
@@ -301,18 +310,46 @@ impl Store {
         }
     }
 
-    /// Appends a batch, which is made durable at the end of the turn.
+    /// Appends a batch, which is made durable at the end of the turn; while the disk is full, as
+    /// soon as there is space.
     pub(crate) fn append(&mut self, now: Now, batch: &Batch) {
+        self.unwritten.push_back(batch.clone());
+        if self.again_at.is_none() {
+            self.give(now, batch);
+        }
+    }
+
+    fn give(&mut self, now: Now, batch: &Batch) {
         let log = self.log.as_mut().expect("a leader has its log");
         let append = AppendBatch { header: batch.header().write(), records: batch.record_bytes() };
         match log.append(now, vec![append]) {
             Ok(info) => assert_eq!(info.base_offset, batch.header().base_offset),
+            // What did not fit the disk is still being taken back.
+            Err(AppendError::Busy) if !self.is_congested() => {
+                self.again_at = Some(now.mono + AGAIN_AFTER);
+            }
             Err(error) => {
                 let sentence = append_failure(&self.folder, &error);
                 return self.events.push(StoreEvent::Failed(sentence));
             }
         }
         self.unsynced = true;
+    }
+
+    /// Gives the log again what did not fit the disk.
+    fn give_again(&mut self, now: Now) {
+        self.again_at = None;
+        for batch in self.unwritten.clone() {
+            if self.again_at.is_none() {
+                self.give(now, &batch);
+            }
+        }
+    }
+
+    /// Whether the disk was full when something was last written: nothing is committed until there
+    /// is space.
+    pub(crate) fn is_full(&self) -> bool {
+        self.again_at.is_some()
     }
 
     /// Whether so much waits to be written that nothing more should be appended now.
@@ -340,7 +377,7 @@ impl Store {
                 log.flush_turn(now, &mut self.effects);
                 log.close(now, &mut self.effects, &mut self.log_events);
                 self.pass_effects(effects);
-                self.take_log_events(effects);
+                self.take_log_events(now, effects);
             }
             // Nothing was acknowledged that could be lost.
             _ => self.events.push(StoreEvent::Closed),
@@ -348,11 +385,15 @@ impl Store {
     }
 
     /// When the log wants [`Store::on_timer`] to be called.
-    pub(crate) fn next_timer(&self) -> Option<base::Instant> {
-        self.log.as_ref().and_then(Log::next_timer)
+    pub(crate) fn next_timer(&self) -> Option<Instant> {
+        let log = self.log.as_ref().and_then(Log::next_timer);
+        log.into_iter().chain(self.again_at).min()
     }
 
     pub(crate) fn on_timer(&mut self, now: Now, effects: &mut Effects<Message>) {
+        if self.again_at.is_some_and(|at| at <= now.mono) {
+            self.give_again(now);
+        }
         if let Some(log) = &mut self.log {
             log.on_timer(now, &mut self.effects);
             self.pass_effects(effects);
@@ -374,7 +415,7 @@ impl Store {
                 let log = self.log.as_mut().expect("the log asked for it");
                 log.on_file(now, step, outcome, &mut self.effects, &mut self.log_events);
                 self.pass_effects(effects);
-                self.take_log_events(effects);
+                self.take_log_events(now, effects);
             }
             Step::Listing => {
                 if let Some(entries) = self.good(outcome.listed()) {
@@ -417,14 +458,28 @@ impl Store {
         }
     }
 
-    fn take_log_events(&mut self, effects: &mut Effects<Message>) {
+    fn take_log_events(&mut self, now: Now, effects: &mut Effects<Message>) {
         for event in std::mem::take(&mut self.log_events) {
             match event {
                 LogEvent::Opened { .. } => self.events.push(StoreEvent::Opened),
                 LogEvent::Synced { end_offset } => self.events.push(StoreEvent::Synced(end_offset)),
                 LogEvent::Located { .. } => self.load_next(effects),
-                LogEvent::Closed { .. } => self.events.push(StoreEvent::Closed),
-                LogEvent::Failed { cause } | LogEvent::Refused { cause, .. } => {
+                LogEvent::Written { end_offset } => {
+                    let is_written = |batch: &mut Batch| batch.header().next_offset() <= end_offset;
+                    while self.unwritten.pop_front_if(is_written).is_some() {}
+                }
+                LogEvent::Refused { cause, .. } => {
+                    tracing::warn!(%cause, "the metadata log waits for space");
+                    self.again_at = Some(now.mono + AGAIN_AFTER);
+                }
+                LogEvent::NoSpace { cause } => {
+                    tracing::warn!(%cause, "the metadata log is opened when there is space");
+                }
+                // As always, the next start recovers it.
+                LogEvent::Closed { .. } | LogEvent::NotClosed { .. } => {
+                    self.events.push(StoreEvent::Closed);
+                }
+                LogEvent::Failed { cause } => {
                     self.events.push(StoreEvent::Failed(disk_failure(&cause)));
                 }
                 LogEvent::Unreadable { sentence } => {

@@ -10,7 +10,7 @@ use api::{Effect, Effects, Event, Machine};
 use base::{Duration, Instant, NodeId, Now, Random, ShardId, Token, Uuid};
 use bytes::Bytes;
 use config::{BrokerConfig, Pairs};
-use fakeworld::{Crash, Exit, FaultPlan, Seat, World, WorldEvent, WorldOptions};
+use fakeworld::{Crash, Exit, FaultPlan, Seat, Trouble, World, WorldEvent, WorldOptions};
 use intercom::{Endpoint, Message, Published, QuorumReply, QuorumRequest, Reply, Request};
 use metadata::{Record, SecurityProtocol, VersionedRecord};
 use protocol::create_topics_request::CreatableTopic;
@@ -409,6 +409,38 @@ fn what_was_answered_survives_crashes() {
                 created.push(name.clone());
             }
         }
+    }
+}
+
+/// On a full disk nothing is decided and nothing given up; with space all of it goes on.
+#[test]
+fn a_full_disk_is_waited_for() {
+    for seed in 0..20 {
+        let mut cluster = Cluster::new(seed, FaultPlan::rough(&mut Random::new(seed)));
+        let data = Path::new("/data");
+        let heard = cluster.start(vec![ready(), create("orders", 1), create("more", 2)]);
+        cluster.run_until(&heard, 1);
+        cluster.world.set_trouble(cluster.node, data, Some(Trouble::Full));
+        cluster.run_for(Duration::from_secs(3));
+        let before = heard.borrow().replies.len();
+        cluster.run_for(Duration::from_secs(3));
+        assert_eq!(heard.borrow().replies.len(), before, "seed {seed}");
+        cluster.world.set_trouble(cluster.node, data, None);
+        cluster.run_until(&heard, 3);
+        cluster.world.set_trouble(cluster.node, data, Some(Trouble::Full));
+        cluster.run_for(Duration::from_secs(3));
+        // Nobody waits for space to stop.
+        let asked = cluster.world.now();
+        cluster.stop();
+        assert!(cluster.world.now().since(asked) < Duration::from_secs(10), "seed {seed}");
+        cluster.world.set_trouble(cluster.node, data, None);
+        let again = cluster.start(vec![ready(), create("orders", 1), create("last", 1)]);
+        cluster.run_until(&again, 3);
+        let again = again.borrow();
+        assert_eq!(code(&again.replies[1]), ErrorCode::TOPIC_ALREADY_EXISTS);
+        assert_eq!(code(&again.replies[2]), ErrorCode::NONE);
+        let last = again.published.last().expect("was published");
+        assert!(last.image.topic_by_name("more").is_some_and(|topic| topic.partitions.len() == 2));
     }
 }
 
