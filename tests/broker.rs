@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
@@ -57,6 +58,20 @@ pub struct Broker {
     wrapper: Vec<OsString>,
     folder: TempDir,
     processes: Option<Processes>,
+    small_disk: Option<SmallDisk>,
+}
+
+/// A disk in memory that only its own processes see.
+#[derive(Debug)]
+struct SmallDisk {
+    /// It has the disk as long as it runs.
+    holder: Child,
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        drop((self.holder.kill(), self.holder.wait()));
+    }
 }
 
 #[derive(Debug)]
@@ -89,7 +104,7 @@ impl Broker {
         let path = folder.path().join(SETTINGS);
         fs::write(&path, properties).expect("writing settings");
         let arguments = start_of(&path);
-        Broker { port, arguments, wrapper: Vec::new(), folder, processes: None }
+        Broker { port, arguments, wrapper: Vec::new(), folder, processes: None, small_disk: None }
     }
 
     /// Runs `format` with the broker's settings and these options.
@@ -103,25 +118,42 @@ impl Broker {
         Running::start(&mut command).finish()
     }
 
-    /// Starts a broker whose data lies on a disk of its own with so many megabytes, which is gone
-    /// when the broker ends.
+    /// Starts a broker of whose folder a part, such as its data, lies on a disk of its own with so
+    /// many megabytes. The disk stays when the broker ends and starts again.
     ///
     /// # Panics
     /// When the system lets nobody make such a disk, or the broker doesn't come up.
-    pub fn on_small_disk(megabytes: u32) -> Broker {
-        let mut broker = Broker::start(&[]);
+    pub fn on_small_disk(settings: &[(&str, &str)], part: &str, megabytes: u32) -> Broker {
+        let mut broker = Broker::start(settings);
         broker.stop();
-        let data = broker.data();
         let script = format!(
-            "cp -a {data} {data}.copy && mount -t tmpfs -o size={megabytes}m none {data} && \
-             cp -a {data}.copy/. {data} && exec \"$@\"",
-            data = data.display()
+            "cp -a {part} {part}.copy && mount -t tmpfs -o size={megabytes}m none {part} && \
+             cp -a {part}.copy/. {part} && echo there && exec sleep infinity",
+            part = broker.folder.path().join(part).display()
         );
-        let words = ["--map-root-user", "--mount", "sh", "-c", &script, "small-disk"];
-        broker.wrapper = vec!["unshare".into()];
-        broker.wrapper.extend(words.map(OsString::from));
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount", "sh", "-c", &script]);
+        let mut holder = command.stdout(Stdio::piped()).spawn().expect("unshare is there");
+        let mut line = String::new();
+        let said = BufReader::new(holder.stdout.take().expect("it was asked for"));
+        let read = { said }.read_line(&mut line);
+        assert!(read.is_ok() && line == "there\n", "no small disk: {read:?} {line:?}");
+        let target = holder.id().to_string();
+        broker.small_disk = Some(SmallDisk { holder });
+        let words = ["nsenter", "--user", "--preserve-credentials", "--mount", "--target", &target];
+        broker.wrapper = words.map(OsString::from).into();
         broker.start_again();
         broker
+    }
+
+    /// A path below its folder, as it lies on the small disk.
+    ///
+    /// # Panics
+    /// When it has none.
+    pub fn on_disk(&self, path: &str) -> PathBuf {
+        let disk = self.small_disk.as_ref().expect("it has a small disk");
+        let folder = self.folder.path().strip_prefix("/").expect("it is absolute");
+        Path::new("/proc").join(disk.holder.id().to_string()).join("root").join(folder).join(path)
     }
 
     /// Starts a broker whose log lines cannot be written, as when their disk is full.
@@ -147,7 +179,8 @@ impl Broker {
         let data = folder.path().join("data").into_os_string();
         let arguments =
             vec!["dev".into(), "--data".into(), data, "--port".into(), port.to_string().into()];
-        let mut broker = Broker { port, arguments, wrapper: Vec::new(), folder, processes: None };
+        let (wrapper, processes, small_disk) = (Vec::new(), None, None);
+        let mut broker = Broker { port, arguments, wrapper, folder, processes, small_disk };
         broker.start_again();
         broker
     }
@@ -190,6 +223,11 @@ impl Broker {
     /// Its file of settings.
     pub fn settings(&self) -> PathBuf {
         self.folder.path().join(SETTINGS)
+    }
+
+    /// A path below its folder.
+    pub fn path(&self, path: &str) -> PathBuf {
+        self.folder.path().join(path)
     }
 
     /// Where the broker keeps its data.
@@ -340,6 +378,8 @@ pub fn free_port() -> u16 {
 pub const CLUSTER_ID: &str = "bGFja2JveC10ZXN0cy0xMA";
 
 const SETTINGS: &str = "server.properties";
+/// In the value of a setting, the broker's own folder.
+const FOLDER: &str = "{folder}";
 
 const QUICK: &[&str] = &["-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
@@ -414,5 +454,7 @@ fn server_properties(
     ];
     lines.retain(|(key, _)| !settings.iter().any(|(changed, _)| changed == key));
     lines.extend(settings);
-    lines.iter().map(|(key, value)| format!("{key}={value}\n")).collect()
+    let folder = folder.display().to_string();
+    let line = |(key, value): &(&str, &str)| format!("{key}={}\n", value.replace(FOLDER, &folder));
+    lines.iter().map(line).collect()
 }

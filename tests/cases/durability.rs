@@ -1,9 +1,11 @@
 //! What was acknowledged stays, however the broker ends.
 
+use std::fs;
 use std::io::Write;
+use std::path::PathBuf;
 
 use blackbox::wire::{self, Batch};
-use blackbox::{Broker, Running};
+use blackbox::{Broker, Running, Target, target};
 
 /// Enough that the load is in full swing at the kill, and more than one batch is in flight.
 const RECORDS_BEFORE_THE_KILL: &str = "\"value\":\"3000\"";
@@ -47,27 +49,134 @@ fn topics_groups_and_settings_survive_a_restart() {
 #[test]
 fn a_disk_that_is_full_acknowledges_nothing_more() {
     const DISK_MEGABYTES: u32 = 40;
-    let broker = Broker::on_small_disk(DISK_MEGABYTES);
+    let mut broker = Broker::on_small_disk(&[], "data", DISK_MEGABYTES);
+    // What takes space at first and can go later.
+    for number in 0..3 {
+        fs::write(filler(&broker, number), vec![0; 6 << 20]).expect("the disk has room yet");
+    }
     broker.kafka("topics --create --topic full").ok();
-    let batch = Batch { values: vec![vec![b'x'; 900_000]], ..Batch::default() }.encode();
-    let request = wire::request(wire::PRODUCE, 8, 1, &wire::produce_body("full", 1, &batch));
-    let mut stream = broker.connect();
     let mut acknowledged = 0;
-    let code = loop {
-        // An error instead of an answer: the broker ended, as Kafka does without a disk left.
-        let sent = stream.write_all(&request);
-        let Ok(answer) = sent.and_then(|()| wire::answer(&mut stream, 1)) else { break None };
-        match wire::produce_result(&answer, "full") {
-            (0, offset) => assert_eq!(offset, acknowledged, "offsets are dense"),
-            (code, _) => break Some(code),
-        }
-        acknowledged += 1;
-        assert!(acknowledged < i64::from(DISK_MEGABYTES) * 2, "more than fits was acknowledged");
-    };
-    let storage_error = 56;
-    assert!(code.is_none_or(|code| code == storage_error), "{code:?}");
+    let code = fill(&broker, "full", &mut acknowledged);
+    assert!(code.is_none_or(|code| code == STORAGE_ERROR), "{code:?}");
     assert!(acknowledged > 0, "{code:?}");
     assert!(broker.log_text().contains("No space left on device"), "{}", broker.end_of_log());
+    if target() == Target::Kafka {
+        // It has ended, since no disk is left to it.
+        return;
+    }
+    // What is there can be read, and with space again writing goes on where it stopped.
+    let get_offsets = "get-offsets --topic full --time latest";
+    broker.kafka(get_offsets).ok().prints(&format!("full:0:{acknowledged}"));
+    let consume = "console-consumer --topic full --from-beginning --max-messages 1 \
+                   --formatter-property print.value=false";
+    broker.kafka(consume).ok();
+    fs::remove_file(filler(&broker, 0)).expect("it is there");
+    let before = acknowledged;
+    assert_eq!(fill(&broker, "full", &mut acknowledged), Some(STORAGE_ERROR));
+    assert!(acknowledged > before, "nothing could be written after there was space again");
+    // A kill on a full disk leaves nothing that the next start chokes on.
+    broker.kill();
+    fs::remove_file(filler(&broker, 1)).expect("it is there");
+    broker.start_again();
+    broker.kafka(get_offsets).ok().prints(&format!("full:0:{acknowledged}"));
+    assert_eq!(fill(&broker, "full", &mut acknowledged), Some(STORAGE_ERROR));
+    // And one that is asked to stop does not wait for space.
+    broker.stop();
+    fs::remove_file(filler(&broker, 2)).expect("it is there");
+    broker.start_again();
+    broker.kafka(get_offsets).ok().prints(&format!("full:0:{acknowledged}"));
+}
+
+#[test]
+fn a_full_disk_leaves_the_other_directories_alone() {
+    const DISK_MEGABYTES: u32 = 10;
+    let settings = [("log.dirs", "{folder}/data,{folder}/more")];
+    let broker = Broker::on_small_disk(&settings, "more", DISK_MEGABYTES);
+    let topics = two_topics(&broker, |topic| broker.on_disk(&format!("more/{topic}-0")));
+    let [sound, full] = &topics;
+    let mut acknowledged = 0;
+    // In Kafka the directory is offline from then on, and nobody leads what is in it.
+    let code = fill(&broker, full, &mut acknowledged);
+    assert!(code.is_some_and(|code| code == STORAGE_ERROR), "{code:?}");
+    assert_eq!(produce_one(&broker, sound), NONE);
+    if target() == Target::Kafka {
+        return;
+    }
+    broker
+        .kafka(&format!("get-offsets --topic {full} --time latest"))
+        .ok()
+        .prints(&format!("{full}:0:{acknowledged}"));
+}
+
+#[test]
+fn a_directory_that_fails_takes_no_other_with_it() {
+    let settings = [("log.dirs", "{folder}/data,{folder}/more"), ("log.segment.bytes", "1048576")];
+    let broker = Broker::start(&settings);
+    let [sound, lost] = two_topics(&broker, |topic| broker.path(&format!("more/{topic}-0")));
+    fs::remove_dir_all(broker.path("more")).expect("it is there");
+    fs::write(broker.path("more"), []).expect("a file in the way of the directory");
+    // The next segment cannot be made.
+    let mut acknowledged = 0;
+    assert_eq!(fill(&broker, &lost, &mut acknowledged), Some(STORAGE_ERROR));
+    assert_eq!(produce_one(&broker, &sound), NONE);
+    broker
+        .kafka("log-dirs --describe")
+        .ok()
+        .says("\"error\":\"org.apache.kafka.common.errors.KafkaStorageException")
+        .says(&format!("{sound}-0"));
+    broker.kafka(&format!("topics --describe --topic {lost}")).ok().says("Leader: none");
+    broker.kafka(&format!("topics --describe --topic {sound}")).ok().says("Leader: 1");
+}
+
+/// What a broker answers where a disk failed or is full.
+const STORAGE_ERROR: i16 = 56;
+const NONE: i16 = 0;
+
+/// Two topics of one partition each: the first one lies in the first of two directories, the other
+/// one in the second, where `folder` says that its folder is.
+fn two_topics(broker: &Broker, folder: impl Fn(&str) -> PathBuf) -> [String; 2] {
+    let (mut first, mut second) = (None, None);
+    for number in 0..10 {
+        let topic = format!("placed{number}");
+        broker.kafka(&format!("topics --create --topic {topic}")).ok();
+        assert_eq!(produce_one(broker, &topic), NONE);
+        let place = if folder(&topic).exists() { &mut second } else { &mut first };
+        place.get_or_insert(topic);
+        if let (Some(first), Some(second)) = (&first, &second) {
+            return [first.clone(), second.clone()];
+        }
+    }
+    panic!("all topics lie in one directory");
+}
+
+/// The code that one record is answered with.
+fn produce_one(broker: &Broker, topic: &str) -> i16 {
+    let body = wire::produce_body(topic, 1, &Batch::default().encode());
+    let mut stream = broker.connect();
+    stream.write_all(&wire::request(wire::PRODUCE, 8, 1, &body)).expect("the broker reads");
+    let answer = wire::answer(&mut stream, 1).expect("an answer to Produce");
+    wire::produce_result(&answer, topic).0
+}
+
+/// Produces until an error comes, and gives its code; none where the broker has ended.
+fn fill(broker: &Broker, topic: &str, acknowledged: &mut i64) -> Option<i16> {
+    const BATCHES_MAX: i64 = 200;
+    let batch = Batch { values: vec![vec![b'x'; 900_000]], ..Batch::default() }.encode();
+    let request = wire::request(wire::PRODUCE, 8, 1, &wire::produce_body(topic, 1, &batch));
+    let mut stream = broker.connect();
+    for _ in 0..BATCHES_MAX {
+        let sent = stream.write_all(&request);
+        let answer = sent.and_then(|()| wire::answer(&mut stream, 1)).ok()?;
+        match wire::produce_result(&answer, topic) {
+            (0, offset) => *acknowledged = offset + 1,
+            (code, _) => return Some(code),
+        }
+    }
+    panic!("more than fits was acknowledged");
+}
+
+fn filler(broker: &Broker, number: u32) -> PathBuf {
+    broker.on_disk(&format!("data/filler{number}"))
 }
 
 /// Kills the broker in the middle of a load and counts what is there afterwards.
