@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 
 use api::{Effects, Part, SocketEffect, SocketId};
-use base::{Instant, Token};
+use base::{Duration, Instant, Token};
 use bytes::Bytes;
 
 use crate::frames::{FrameError, Frames};
@@ -19,6 +19,13 @@ const STARTED_PER_TURN_MAX: usize = 64;
 pub(crate) const UNSENT_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of requests that wait to be started, above which a connection is not read.
 const WAITING_BYTES_MAX: usize = 64 << 10;
+/// Bytes of requests that a shard holds, from the first byte that arrived to the answer, above
+/// which none is started and no connection is read that has a part of one: somewhat more than the
+/// largest request (`socket.request.max.bytes`).
+pub(crate) const REQUEST_BYTES_MAX: usize = 128 << 20;
+/// At that limit, where unfinished requests hold more than half of it, one connection is read on,
+/// so that one of them comes to its end. So long it may send nothing; then it is closed.
+pub(crate) const STALL_MAX: Duration = Duration::from_secs(1);
 
 /// One connection.
 #[derive(Debug)]
@@ -34,6 +41,9 @@ pub(crate) struct Connection {
     outbox: Vec<Part>,
     unsent_bytes: u64,
     started_in_turn: usize,
+    /// Memory of its frames as it was last counted.
+    pinned_bytes: usize,
+    is_held_back: bool,
     paused: bool,
     closing: bool,
     last_active: Instant,
@@ -61,6 +71,8 @@ impl Connection {
             outbox: Vec::new(),
             unsent_bytes: 0,
             started_in_turn: 0,
+            pinned_bytes: 0,
+            is_held_back: false,
             paused: false,
             closing: false,
             last_active: now,
@@ -100,6 +112,12 @@ pub(crate) struct Connections {
     count: u32,
     /// Those that have something to send or to settle at the end of the turn.
     touched: Vec<SocketId>,
+    /// Memory of all unfinished and unstarted requests.
+    pinned_bytes: usize,
+    /// Those that are not read because memory is short.
+    held_back: Vec<SocketId>,
+    /// The one that is read nevertheless.
+    favourite: Option<SocketId>,
 }
 
 impl Connections {
@@ -135,7 +153,10 @@ impl Connections {
     pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Connection> {
         self.get(socket)?;
         self.count -= 1;
-        self.slots[socket.index()].take()
+        self.favourite = self.favourite.filter(|favourite| *favourite != socket);
+        let connection = self.slots[socket.index()].take();
+        self.pinned_bytes -= connection.as_ref().map_or(0, |connection| connection.pinned_bytes);
+        connection
     }
 
     /// Takes bytes that arrived. False when the connection is gone or takes nothing more.
@@ -179,15 +200,65 @@ impl Connections {
         effects.socket(SocketEffect::Close { socket, flush: true });
     }
 
-    /// One send a connection, and no connection keeps the core's chunk beyond the turn.
-    pub(crate) fn end_of_turn<M>(&mut self, effects: &mut Effects<M>) {
-        for socket in std::mem::take(&mut self.touched) {
-            let Some(connection) = self.get_mut(socket) else { continue };
+    /// One send a connection, and no connection keeps the core's chunk beyond the turn. With what
+    /// the calls under way hold, memory may be short: then a connection can be returned that is
+    /// read nevertheless, and has to be looked after.
+    pub(crate) fn end_of_turn<M>(
+        &mut self,
+        call_bytes: usize,
+        effects: &mut Effects<M>,
+    ) -> Option<SocketId> {
+        let mut touched = std::mem::take(&mut self.touched);
+        for socket in &touched {
+            let Some(connection) = self.get_mut(*socket) else { continue };
             connection.started_in_turn = 0;
             connection.send(effects);
             connection.frames.settle();
-            connection.pause_or_resume(effects);
+            let now = connection.frames.pinned_bytes();
+            let before = std::mem::replace(&mut connection.pinned_bytes, now);
+            self.pinned_bytes = self.pinned_bytes + now - before;
         }
+        let is_short = self.pinned_bytes + call_bytes >= REQUEST_BYTES_MAX;
+        if !is_short {
+            self.favourite = None;
+            touched.append(&mut self.held_back);
+        }
+        for socket in touched {
+            let is_favourite = self.favourite == Some(socket);
+            let Some(connection) = self.get_mut(socket) else { continue };
+            let holds_back = is_short && !is_favourite && connection.pinned_bytes > 0;
+            connection.pause_or_resume(holds_back, effects);
+            if holds_back && !std::mem::replace(&mut connection.is_held_back, true) {
+                self.held_back.push(socket);
+            }
+        }
+        let is_stuck = is_short && self.favourite.is_none() && call_bytes < REQUEST_BYTES_MAX / 2;
+        if is_stuck { self.choose_favourite(effects) } else { None }
+    }
+
+    /// Whether the connection is read although memory is short.
+    pub(crate) fn is_favourite(&self, socket: SocketId) -> bool {
+        self.favourite == Some(socket)
+    }
+
+    /// Whether nothing has come on the connection for [`STALL_MAX`].
+    pub(crate) fn is_silent(&self, socket: SocketId, now: Instant) -> bool {
+        self.get(socket).is_some_and(|connection| now.since(connection.last_active) >= STALL_MAX)
+    }
+
+    /// Lets the connection be read that holds the most: its end frees the most.
+    fn choose_favourite<M>(&mut self, effects: &mut Effects<M>) -> Option<SocketId> {
+        self.held_back.retain(|socket| {
+            let connection = self.slots.get(socket.index()).and_then(Option::as_ref);
+            connection.is_some_and(|connection| connection.socket == *socket)
+        });
+        let pinned = |socket: &SocketId| self.get(*socket).map_or(0, |one| one.pinned_bytes);
+        let (place, _) =
+            self.held_back.iter().enumerate().max_by_key(|(_, socket)| pinned(socket))?;
+        let socket = self.held_back.swap_remove(place);
+        self.favourite = Some(socket);
+        self.get_mut(socket)?.pause_or_resume(false, effects);
+        Some(socket)
     }
 
     /// Sees to it that a connection is looked at when the turn ends.
@@ -218,12 +289,16 @@ impl Connection {
         }
     }
 
-    fn pause_or_resume<M>(&mut self, effects: &mut Effects<M>) {
-        let full = self.room() != Room::Free && self.frames.held_bytes() > WAITING_BYTES_MAX;
-        if full && !self.paused {
+    /// Whether it is read follows from what it holds itself, and from whether it is held back since
+    /// all together hold too much.
+    fn pause_or_resume<M>(&mut self, holds_back: bool, effects: &mut Effects<M>) {
+        self.is_held_back &= holds_back;
+        let is_full = self.room() != Room::Free && self.frames.held_bytes() > WAITING_BYTES_MAX;
+        let pauses = (is_full || holds_back) && !self.paused;
+        if pauses {
             self.paused = true;
             effects.socket(SocketEffect::PauseRead { socket: self.socket });
-        } else if self.paused && self.room() == Room::Free {
+        } else if self.paused && !holds_back && self.room() == Room::Free {
             self.paused = false;
             effects.socket(SocketEffect::ResumeRead { socket: self.socket });
         }
@@ -261,7 +336,7 @@ mod tests {
         for _ in 0..3 {
             connections.answer(SOCKET, vec![Part::Bytes(Bytes::from_static(b"answer"))]);
         }
-        connections.end_of_turn(&mut effects);
+        connections.end_of_turn(0, &mut effects);
         assert_eq!(names(&effects), ["send"]);
     }
 
@@ -272,11 +347,11 @@ mod tests {
         connections.answer(SOCKET, vec![Part::Bytes(large.clone())]);
         assert_eq!(connections.get(SOCKET).map(Connection::room), Some(Room::Wait));
         connections.received(SOCKET, large.slice(..100 << 10), Instant::ZERO);
-        connections.end_of_turn(&mut effects);
+        connections.end_of_turn(0, &mut effects);
         assert_eq!(names(&effects), ["send", "pause"]);
         assert!(connections.sent(SOCKET, 2 << 20));
         connections.touch(SOCKET);
-        connections.end_of_turn(&mut effects);
+        connections.end_of_turn(0, &mut effects);
         assert_eq!(names(&effects), ["send", "pause", "resume"]);
     }
 
@@ -292,8 +367,49 @@ mod tests {
         }
         assert_eq!(room(&connections), Some(Room::NextTurn));
         connections.touch(SOCKET);
-        connections.end_of_turn(&mut effects);
+        connections.end_of_turn(0, &mut effects);
         assert_eq!(room(&connections), Some(Room::Free));
+    }
+
+    #[test]
+    fn unfinished_requests_of_many_clients_are_held_back_and_one_is_read_on() {
+        let (mut connections, mut effects) = (Connections::default(), Effects::<()>::new());
+        let socket = |index: u64| SocketId(Token::from_bits(index << 32));
+        let peer = "127.0.0.1:1".parse().expect("an address");
+        let part = Bytes::from([&i32::MAX.to_be_bytes()[..], &vec![0; 50 << 20]].concat());
+        for index in 0..4 {
+            connections.open(socket(index), 0, peer, Instant::ZERO);
+        }
+        for index in 0..3 {
+            connections.received(socket(index), part.slice(..), Instant::ZERO);
+        }
+        // The last one has sent nothing: it is read, so that it can be served.
+        connections.received(socket(3), Bytes::new(), Instant::ZERO);
+        let favourite = connections.end_of_turn(0, &mut effects).expect("there must be one");
+        assert_eq!(names(&effects), ["pause", "pause", "pause", "resume"]);
+        assert!(connections.is_favourite(favourite));
+        assert_eq!(connections.end_of_turn(0, &mut effects), None, "one at a time");
+        let (before, after) =
+            (Instant::from_nanos(999_999_999), Instant::from_nanos(1_000_000_000));
+        assert!(!connections.is_silent(favourite, before));
+        assert!(connections.is_silent(favourite, after));
+        connections.remove(favourite);
+        connections.end_of_turn(0, &mut effects);
+        assert_eq!(names(&effects)[4..], ["resume", "resume"], "two of them fit");
+        connections.remove(socket(0));
+        connections.remove(socket(1));
+        connections.remove(socket(2));
+        assert_eq!(connections.pinned_bytes, 0);
+    }
+
+    #[test]
+    fn while_answers_will_free_memory_nobody_is_read() {
+        let (mut connections, mut effects) = (open(), Effects::<()>::new());
+        connections.received(SOCKET, Bytes::from(vec![0; 10]), Instant::ZERO);
+        assert_eq!(connections.end_of_turn(REQUEST_BYTES_MAX, &mut effects), None);
+        assert_eq!(names(&effects), ["pause"]);
+        assert_eq!(connections.end_of_turn(0, &mut effects), None);
+        assert_eq!(names(&effects), ["pause", "resume"]);
     }
 
     #[test]

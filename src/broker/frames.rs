@@ -87,6 +87,11 @@ impl Frames {
         self.rest.len() + self.fresh.len()
     }
 
+    /// How much memory is taken for them between turns.
+    pub(crate) fn pinned_bytes(&self) -> usize {
+        self.rest.capacity() + self.fresh.len()
+    }
+
     fn rest_of_fresh_is_kept(&mut self) {
         self.rest.extend_from_slice(&self.fresh);
         self.fresh = Bytes::new();

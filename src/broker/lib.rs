@@ -5,6 +5,7 @@
 
 mod apis;
 mod assignments;
+mod complaints;
 mod connections;
 mod directories;
 mod files;

@@ -3,11 +3,12 @@
 
 use api::{Effects, Event, FileOutcome, Machine, SocketId};
 use base::{Instant, Now, ShardId, Token};
+use bytes::Bytes;
 use intercom::{Message, News, Reply, Request};
-use protocol::RequestFrame;
+use protocol::{ApiKey, RequestFrame};
 
 use crate::apis;
-use crate::connections::Room;
+use crate::connections::{REQUEST_BYTES_MAX, Room, STALL_MAX};
 use crate::files::FileStep;
 use crate::owner::Asker;
 use crate::shard::{Call, Head, Io, Shard, Stage, Timer};
@@ -54,7 +55,9 @@ impl Machine for Shard {
         });
         self.assign_directories(io);
         self.settle(io);
-        self.connections.end_of_turn(io.effects);
+        if let Some(favourite) = self.connections.end_of_turn(self.call_bytes, io.effects) {
+            self.watch_favourite(io, favourite);
+        }
         self.set_wake_up(io);
     }
 }
@@ -90,6 +93,7 @@ impl Shard {
             connection.calls.pop_front();
             connection.exclusive &= !connection.calls.is_empty();
             let call = self.calls.remove(oldest).expect("it was looked at a line ago");
+            self.call_bytes -= call.bytes;
             if let Stage::Answered(parts) = call.stage {
                 self.connections.answer(socket, parts);
             }
@@ -100,6 +104,7 @@ impl Shard {
         let limit = self.setup.config.simple.socket_request_max_bytes;
         loop {
             if !self.has_room_for_calls() {
+                self.connections.touch(socket);
                 return self.starved.push_back(socket);
             }
             let Some(connection) = self.connections.get_mut(socket) else { return };
@@ -115,9 +120,7 @@ impl Shard {
                 Ok(None) => return self.connections.touch(socket),
                 Ok(Some(frame)) => self.start_call(io, socket, frame),
                 Err(error) => {
-                    let peer = connection.peer;
-                    tracing::warn!(%peer, %error, "closing a connection");
-                    return self.connections.close(socket, io.effects);
+                    return self.close_on(io, socket, &error.to_string());
                 }
             }
         }
@@ -125,15 +128,25 @@ impl Shard {
 
     /// Whether another call may start: it has a place, and what it asks of others will leave.
     fn has_room_for_calls(&self) -> bool {
-        !self.calls.is_full() && self.mail.has_room()
+        !self.calls.is_full() && self.mail.has_room() && self.call_bytes < REQUEST_BYTES_MAX
     }
 
     fn start_call(&mut self, io: &mut Io<'_>, socket: SocketId, frame: bytes::Bytes) {
         if let Err(error) = self.try_start_call(io, socket, frame) {
-            let peer = self.connections.get(socket).map(|connection| connection.peer);
-            tracing::warn!(?peer, %error, "closing a connection");
-            self.connections.close(socket, io.effects);
+            self.close_on(io, socket, &error);
         }
+    }
+
+    /// Closes the connection of a client that misbehaves; the sentence says how.
+    pub(crate) fn close_on(&mut self, io: &mut Io<'_>, socket: SocketId, sentence: &str) {
+        let Some(connection) = self.connections.get(socket) else { return };
+        let (peer, listener) = (connection.peer, connection.listener);
+        if let Some(suppressed) = self.complaints.may_say(io.now.mono, listener) {
+            let name = self.setup.listeners.get(usize::from(listener));
+            let listener = name.map_or("", |listener| &*listener.name);
+            tracing::warn!(%peer, listener, suppressed, "closing a connection: {sentence}");
+        }
+        self.connections.close(socket, io.effects);
     }
 
     /// An error is a sentence on why the frame is no request that is served here.
@@ -143,15 +156,17 @@ impl Shard {
         socket: SocketId,
         frame: bytes::Bytes,
     ) -> Result<(), String> {
-        let frame = RequestFrame::decode(frame).map_err(|error| error.to_string())?;
+        let bytes = frame.len();
+        let frame = RequestFrame::decode(own(frame)).map_err(|error| error.to_string())?;
         let handler = apis::handler_of(&frame)?;
         let head = Head {
             api_key: handler.api_key,
             version: frame.version,
             correlation_id: frame.correlation_id,
         };
-        let call = Call { socket, head, stage: Stage::Started, timer: None };
+        let call = Call { socket, head, bytes, stage: Stage::Started, timer: None };
         let call = self.calls.insert(call).expect("there was room before the frame was cut");
+        self.call_bytes += bytes;
         if let Some(connection) = self.connections.get_mut(socket) {
             connection.starts(call, !handler.pipelined);
         }
@@ -164,6 +179,7 @@ impl Shard {
         // What they still wait for will find nobody: an answer that nobody reads is not made.
         for call in connection.calls {
             let Some(call) = self.calls.remove(call) else { continue };
+            self.call_bytes -= call.bytes;
             if let Some(timer) = call.timer {
                 self.timers.cancel(timer);
             }
@@ -172,6 +188,35 @@ impl Shard {
             }
         }
         self.report_load(io);
+    }
+}
+
+/// The request as the call may keep it. A slice of what the core received keeps a whole chunk of it
+/// from being used again, and a call can last for minutes; only the records of Produce are handed
+/// on as they came, and are let go of when they are written.
+fn own(frame: Bytes) -> Bytes {
+    const PRODUCE: [u8; 2] = (ApiKey::Produce as i16).to_be_bytes();
+    if frame.starts_with(&PRODUCE) { frame } else { Bytes::copy_from_slice(&frame) }
+}
+
+/// Memory of requests.
+impl Shard {
+    fn watch_favourite(&mut self, io: &Io<'_>, socket: SocketId) {
+        self.timers.set(io.now.mono + STALL_MAX, Timer::Favourite(socket));
+    }
+
+    /// The one connection that is still read has to send something, or it stands in everybody's
+    /// way.
+    fn check_favourite(&mut self, io: &mut Io<'_>, socket: SocketId) {
+        if !self.connections.is_favourite(socket) {
+            return;
+        }
+        if self.connections.is_silent(socket, io.now.mono) {
+            let sentence = "the memory for requests is full, and it does not send the rest of its \
+                            own";
+            return self.close_on(io, socket, sentence);
+        }
+        self.watch_favourite(io, socket);
     }
 }
 
@@ -284,6 +329,7 @@ impl Shard {
                 Timer::Checkpoint => self.send_checkpoints(io),
                 Timer::Retention => self.look_for_retention(io),
                 Timer::Idle => self.close_idle(io),
+                Timer::Favourite(socket) => self.check_favourite(io, socket),
             }
         }
     }

@@ -17,6 +17,7 @@ use intercom::{
 use protocol::{ApiKey, ErrorCode, Str};
 
 use crate::assignments::Assignments;
+use crate::complaints::Complaints;
 use crate::connections::Connections;
 use crate::files::{FileStep, Files};
 use crate::life::Life;
@@ -53,6 +54,8 @@ pub(crate) enum Timer {
     Retention,
     /// Connections may have been idle for too long.
     Idle,
+    /// The connection that is read while memory is short may have sent nothing.
+    Favourite(SocketId),
 }
 
 /// What the answer to a request has to repeat of it.
@@ -68,6 +71,8 @@ pub(crate) struct Head {
 pub(crate) struct Call {
     pub(crate) socket: SocketId,
     pub(crate) head: Head,
+    /// How long the request is.
+    pub(crate) bytes: usize,
     pub(crate) stage: Stage,
     pub(crate) timer: Option<TimerId>,
 }
@@ -196,6 +201,9 @@ pub struct Shard {
     /// Calls that wait for a newer image.
     pub(crate) awaiting_view: Vec<Token>,
     pub(crate) calls: Slab<Call>,
+    /// Bytes of the requests under way.
+    pub(crate) call_bytes: usize,
+    pub(crate) complaints: Complaints,
     pub(crate) asks: Slab<Ask>,
     /// Connections whose next request may be there and may start.
     pub(crate) ready: VecDeque<SocketId>,
@@ -228,6 +236,8 @@ impl Shard {
             timers: Timers::default(),
             files: Files::default(),
             calls: Slab::new(CALLS_MAX),
+            call_bytes: 0,
+            complaints: Complaints::default(),
             asks: Slab::new(ASKS_MAX),
             ready: VecDeque::new(),
             next_turn: Vec::new(),

@@ -111,6 +111,50 @@ fn a_claimed_length_takes_no_memory() {
 }
 
 #[test]
+fn large_requests_that_come_all_at_once_take_their_turns() {
+    const CLIENTS: usize = 30;
+    const REQUEST_BYTES: usize = 20 << 20;
+    // Kafka takes memory for all of them, and may run out of it.
+    if target() == Target::Kafka {
+        return;
+    }
+    let broker = Broker::start(&[("corelane.cores", "1")]);
+    assert_serves(&broker);
+    let before = broker.memory_bytes_most();
+    // Each is answered by closing once it is whole, since nobody knows its API.
+    let bytes = request(999, 0, 1, &vec![0; REQUEST_BYTES]);
+    std::thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| assert_closed(&mut send(&broker, &bytes)));
+        }
+    });
+    let taken = broker.memory_bytes_most().saturating_sub(before);
+    assert!(taken < 250 << 20, "{taken} bytes");
+    assert_serves(&broker);
+}
+
+#[test]
+fn requests_that_never_end_are_given_up_when_they_stand_in_the_way() {
+    const CLIENTS: usize = 10;
+    if target() == Target::Kafka {
+        return;
+    }
+    let broker = Broker::start(&[("corelane.cores", "1")]);
+    let before = broker.memory_bytes_most();
+    let whole = frame(&vec![0; 90 << 20]);
+    let part = &whole[..60 << 20];
+    let streams: Vec<TcpStream> = std::thread::scope(|scope| {
+        let sends: Vec<_> = (0..CLIENTS).map(|_| scope.spawn(|| send(&broker, part))).collect();
+        sends.into_iter().map(|sent| sent.join().expect("it sends")).collect()
+    });
+    // All of it was taken, so that some were closed: nobody sent the rest.
+    assert_serves(&broker);
+    let taken = broker.memory_bytes_most().saturating_sub(before);
+    assert!(taken < 300 << 20, "{taken} bytes for {} clients", streams.len());
+    broker.log_text().contains("does not send the rest").then_some(()).expect("it says so");
+}
+
+#[test]
 fn answers_come_in_the_order_of_the_requests() {
     let broker = Broker::shared();
     let mut bytes = Vec::new();

@@ -1,0 +1,57 @@
+//! Lines about clients that misbehave: a few, however many clients do.
+
+use base::{Duration, Instant, Map};
+
+/// How often a listener has such a line at most. More would let a client fill the operator's disk.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+
+/// What was said of the clients of each listener.
+#[derive(Debug, Default)]
+pub(crate) struct Complaints {
+    by_listener: Map<u16, Said>,
+}
+
+#[derive(Debug)]
+struct Said {
+    at: Instant,
+    suppressed: u64,
+}
+
+impl Complaints {
+    /// Whether there may be a line about a client of this listener now, and then how many were
+    /// suppressed since the last one.
+    pub(crate) fn may_say(&mut self, now: Instant, listener: u16) -> Option<u64> {
+        match self.by_listener.get_mut(&listener) {
+            Some(said) if now.since(said.at) < LINE_EVERY => {
+                said.suppressed += 1;
+                None
+            }
+            Some(said) => {
+                said.at = now;
+                Some(std::mem::take(&mut said.suppressed))
+            }
+            None => {
+                self.by_listener.insert(listener, Said { at: now, suppressed: 0 });
+                Some(0)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_has_a_line_a_second_and_counts_the_others() {
+        let mut complaints = Complaints::default();
+        let at = |ms: u64| Instant::from_nanos(ms * 1_000_000);
+        assert_eq!(complaints.may_say(at(0), 0), Some(0));
+        assert_eq!(complaints.may_say(at(1), 1), Some(0), "another listener");
+        for ms in 2..1_000 {
+            assert_eq!(complaints.may_say(at(ms), 0), None);
+        }
+        assert_eq!(complaints.may_say(at(1_000), 0), Some(998));
+        assert_eq!(complaints.may_say(at(2_000), 0), Some(0));
+    }
+}
