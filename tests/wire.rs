@@ -21,6 +21,11 @@ pub const METADATA: i16 = 3;
 /// See [`PRODUCE`].
 pub const API_VERSIONS: i16 = 18;
 
+/// See [`PRODUCE`].
+pub const INIT_PRODUCER_ID: i16 = 22;
+/// See [`PRODUCE`].
+pub const DESCRIBE_PRODUCERS: i16 = 61;
+
 /// Connects to a broker on this machine.
 ///
 /// # Errors
@@ -170,6 +175,10 @@ pub struct Batch {
     pub magic: i8,
     /// Codec and flags.
     pub attributes: i16,
+    /// The time of the records, in milliseconds since 1970.
+    pub timestamp: i64,
+    /// Id and epoch of the producer, and the sequence of the first record.
+    pub producer: (i64, i16, i32),
     /// Bits flipped in the right checksum.
     pub checksum_flip: u32,
     /// Bytes that stand in the place of the records.
@@ -185,6 +194,8 @@ impl Default for Batch {
             length: None,
             magic: 2,
             attributes: 0,
+            timestamp: 1_700_000_000_000,
+            producer: (-1, -1, -1),
             checksum_flip: 0,
             records: None,
         }
@@ -198,8 +209,9 @@ impl Batch {
         let count = self.count.unwrap_or(real);
         let mut summed = Bytes::default();
         summed.i16(self.attributes).i32(self.last_offset_delta.unwrap_or(real - 1));
-        summed.i64(1_700_000_000_000).i64(1_700_000_000_000);
-        summed.i64(-1).i16(-1).i32(-1).i32(count);
+        summed.i64(self.timestamp).i64(self.timestamp);
+        let (id, epoch, sequence) = self.producer;
+        summed.i64(id).i16(epoch).i32(sequence).i32(count);
         match &self.records {
             Some(records) => summed.raw(records),
             None => summed.raw(&self.encode_records()),
@@ -238,11 +250,93 @@ pub fn produce_body(topic: &str, acks: i16, records: &[u8]) -> Vec<u8> {
 /// When the answer is something else.
 #[track_caller]
 pub fn produce_result(answer: &[u8], topic: &str) -> (i16, i64) {
-    let start = 4 + 2 + topic.len() + 4 + 4;
-    let field = |at: usize, length: usize| answer.get(start + at..start + at + length);
-    let error = field(0, 2).and_then(|bytes| bytes.try_into().ok()).map(i16::from_be_bytes);
-    let offset = field(2, 8).and_then(|bytes| bytes.try_into().ok()).map(i64::from_be_bytes);
-    error.zip(offset).unwrap_or_else(|| panic!("not an answer to Produce: {answer:?}"))
+    let produced = Produced::read(answer, topic);
+    (produced.error, produced.base_offset)
+}
+
+/// What an answer to [`produce_body`] says of the partition.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Produced {
+    /// 0, or why nothing was written.
+    pub error: i16,
+    /// The offset of the first record, −1 with an error.
+    pub base_offset: i64,
+    /// The time that the broker gave the records, −1 for none.
+    pub log_append_time: i64,
+    /// The first offset of the log, −1 with an error.
+    pub log_start_offset: i64,
+    /// A sentence.
+    pub message: Option<String>,
+}
+
+impl Produced {
+    /// Reads an answer for one partition, without errors of records.
+    ///
+    /// # Panics
+    /// When it is something else.
+    #[track_caller]
+    pub fn read(answer: &[u8], topic: &str) -> Produced {
+        let mut rest = Rest(answer.get(4 + 2 + topic.len() + 4 + 4..).unwrap_or_default());
+        let error = rest.i16();
+        let (base_offset, log_append_time) = (rest.i64(), rest.i64());
+        let log_start_offset = rest.i64();
+        assert_eq!(rest.i32(), 0, "errors of records: {answer:?}");
+        let message = usize::try_from(rest.i16()).ok();
+        let message = message.map(|length| String::from_utf8_lossy(rest.take(length)).into());
+        Produced { error, base_offset, log_append_time, log_start_offset, message }
+    }
+}
+
+/// Bytes that are still to be read.
+#[derive(Debug, Clone, Copy)]
+pub struct Rest<'a>(
+    /// What was not read yet.
+    pub &'a [u8],
+);
+
+impl<'a> Rest<'a> {
+    /// The next bytes.
+    ///
+    /// # Panics
+    /// When there are fewer; so do the others.
+    #[track_caller]
+    pub fn take(&mut self, length: usize) -> &'a [u8] {
+        let Some((taken, rest)) = self.0.split_at_checked(length) else {
+            panic!("only {:?} where {length} bytes are wanted", self.0)
+        };
+        self.0 = rest;
+        taken
+    }
+    #[track_caller]
+    fn array<const LENGTH: usize>(&mut self) -> [u8; LENGTH] {
+        self.take(LENGTH).try_into().expect("it has this length")
+    }
+    /// One byte.
+    #[track_caller]
+    pub fn u8(&mut self) -> u8 {
+        u8::from_be_bytes(self.array())
+    }
+    /// Two bytes.
+    #[track_caller]
+    pub fn i16(&mut self) -> i16 {
+        i16::from_be_bytes(self.array())
+    }
+    /// Four bytes.
+    #[track_caller]
+    pub fn i32(&mut self) -> i32 {
+        i32::from_be_bytes(self.array())
+    }
+    /// Eight bytes.
+    #[track_caller]
+    pub fn i64(&mut self) -> i64 {
+        i64::from_be_bytes(self.array())
+    }
+    /// A text with a length of one byte, which is one more; none for 0.
+    #[track_caller]
+    pub fn compact_string(&mut self) -> Option<String> {
+        let length = usize::from(self.u8()).checked_sub(1)?;
+        Some(String::from_utf8_lossy(self.take(length)).into())
+    }
 }
 
 /// CRC-32C, bit by bit.

@@ -158,6 +158,8 @@ impl Shard {
         let idle = simple.connections_max_idle_ms;
         self.timers.set(later(io, checkpoint), Timer::Checkpoint);
         self.timers.set(later(io, retention), Timer::Retention);
+        let producers = i64::from(simple.producer_id_expiration_check_interval_ms);
+        self.timers.set(later(io, producers), Timer::Producers);
         if idle > 0 {
             self.timers.set(later(io, idle / i64::from(IDLE_CHECKS)), Timer::Idle);
         }
@@ -428,6 +430,13 @@ impl Shard {
         self.with_owner(io, |owner, desk| owner.apply_retention(desk));
         let interval = self.setup.config.simple.log_retention_check_interval_ms;
         self.timers.set(later(io, interval), Timer::Retention);
+    }
+
+    /// Forgets the producers that have expired.
+    pub(crate) fn expire_producers(&mut self, io: &mut Io<'_>) {
+        self.with_owner(io, |owner, desk| owner.expire_producers(desk));
+        let interval = self.setup.config.simple.producer_id_expiration_check_interval_ms;
+        self.timers.set(later(io, i64::from(interval)), Timer::Producers);
     }
 
     fn file_directory_effects(

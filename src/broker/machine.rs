@@ -328,6 +328,7 @@ impl Shard {
                 }
                 Timer::Checkpoint => self.send_checkpoints(io),
                 Timer::Retention => self.look_for_retention(io),
+                Timer::Producers => self.expire_producers(io),
                 Timer::Idle => self.close_idle(io),
                 Timer::Favourite(socket) => self.check_favourite(io, socket),
             }

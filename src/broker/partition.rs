@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use base::{Duration, LeaderEpoch, Now, Offset, Token, TopicPartition};
 use bytes::Bytes;
-use commitlog::{AppendBatch, AppendError, Checkpoints, Durability, Log, LogState};
+use commitlog::{
+    AppendBatch, AppendError, Checkpoints, Durability, EarlierBatch, Log, LogState, ProducerError,
+};
 use intercom::{AppendPartition, Appended, LogPosition, PartitionKey};
 use protocol::ErrorCode;
 use records::{Batch, BatchError, MaxTimestamp, Stamp, TimestampType};
@@ -197,18 +199,62 @@ impl Partition {
         Err(if older { ErrorCode::FENCED_LEADER_EPOCH } else { ErrorCode::UNKNOWN_LEADER_EPOCH })
     }
 
-    /// Checks the one batch of a Produce request and appends it. What is refused is answered at
-    /// once; what is accepted is answered by [`Partition::progress`].
+    /// Checks the one batch of a Produce request and appends it. What can be answered at once is:
+    /// a refusal, or where the batch stands already. What is accepted, and what is on its way
+    /// already, is answered by [`Partition::progress`].
     pub(crate) fn append(
         &mut self,
         now: Now,
         records: &Bytes,
         place: Place,
-    ) -> Result<(), Box<Appended>> {
-        let checked = self.check(now, records).map_err(|error| Box::new(refusal(&error)))?;
-        let (batch, max_timestamp) = checked;
-        self.append_checked(now, &batch, max_timestamp, Waiter::Ask(place))
-            .map_err(|error| Box::new(self.not_appended(&error)))
+    ) -> Option<Box<Appended>> {
+        let (batch, max_timestamp) = match self.check(now, records) {
+            Ok(checked) => checked,
+            Err(error) => return Some(Box::new(refusal(&error))),
+        };
+        let waiter = Waiter::Ask(place);
+        match self.log.check_producer(batch.header()) {
+            Ok(None) => self
+                .append_checked(now, &batch, max_timestamp, waiter)
+                .err()
+                .map(|error| Box::new(self.not_appended(&error))),
+            Ok(Some(earlier)) => self.await_earlier(&earlier, waiter).map(Box::new),
+            Err(error) => {
+                tracing::debug!(partition = %self.name, %error, "a producer's batch is refused");
+                let log_start_offset = self.log.log_start_offset();
+                let refused = Appended::refused(code_of(&error), None);
+                Some(Box::new(Appended { log_start_offset, ..refused }))
+            }
+        }
+    }
+
+    /// A batch is in the log already. It is answered as the first one was, and no sooner: at once
+    /// if that one is, else behind it.
+    fn await_earlier(&mut self, earlier: &EarlierBatch, waiter: Waiter) -> Option<Appended> {
+        let end_offset = earlier.last_offset.plus(1);
+        if end_offset <= self.high_watermark {
+            return Some(Appended {
+                error: ErrorCode::NONE,
+                message: None,
+                base_offset: earlier.first_offset,
+                log_append_time_ms: earlier.timestamp,
+                log_start_offset: self.log.log_start_offset(),
+                record_errors: Vec::new(),
+            });
+        }
+        let behind = self.waiting.partition_point(|other| other.end_offset <= end_offset);
+        let first = behind.checked_sub(1).and_then(|first| self.waiting.get(first));
+        let first = first.filter(|first| first.end_offset == end_offset);
+        let waiting = Waiting {
+            base_offset: earlier.first_offset,
+            durability: first.expect("what is not acknowledged yet is awaited").durability,
+            end_offset,
+            waiter,
+            // Kafka gives the batch's timestamp here, whoever set it.
+            log_append_time_ms: earlier.timestamp,
+        };
+        self.waiting.insert(behind, waiting);
+        None
     }
 
     /// Appends a batch that this shard has built itself.
@@ -377,6 +423,14 @@ impl Partition {
     }
 }
 
+fn code_of(error: &ProducerError) -> ErrorCode {
+    match error {
+        ProducerError::OutOfOrderSequence { .. } => ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER,
+        ProducerError::InvalidEpoch { .. } => ErrorCode::INVALID_PRODUCER_EPOCH,
+        ProducerError::InvalidTransactionState { .. } => ErrorCode::INVALID_TXN_STATE,
+    }
+}
+
 fn storage_error() -> Appended {
     Appended::refused(ErrorCode::KAFKA_STORAGE_ERROR, None)
 }
@@ -392,4 +446,153 @@ fn refusal(error: &BatchError) -> Appended {
         _ => Vec::new(),
     };
     Appended { record_errors, ..Appended::refused(code, Some(error.to_string())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use api::{FileEffect, FileOutcome, IoError, IoErrorKind};
+    use base::{Instant, PartitionIndex, ProducerEpoch, ProducerId, Uuid};
+    use commitlog::{LogEvent, LogParams, LogStep};
+    use config::{BrokerConfig, Pairs};
+    use records::{BatchBuilder, Compression, NewRecord};
+
+    use super::*;
+
+    const NOW: Now = Now { mono: Instant::ZERO, wall_ms: 1_000_000 };
+
+    /// A partition whose effects end when the test says so.
+    struct Bench {
+        partition: Partition,
+        effects: Vec<FileEffect<LogStep>>,
+        events: Vec<LogEvent>,
+    }
+
+    impl Bench {
+        fn new(flush_messages: i64) -> Self {
+            let file = "process.roles=broker\nnode.id=1\nlisteners=PLAINTEXT://:9092\nlog.dirs=/a\n\
+                        controller.listener.names=C\ncontroller.quorum.voters=7@c:9093\n\
+                        listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT\n";
+            let broker = BrokerConfig::parse(file.as_bytes()).expect("it is valid");
+            let topic = broker.topic_config(&Pairs::new()).expect("defaults are valid");
+            let rules = TopicRules { flush_messages, ..TopicRules::of(&topic, &broker) };
+            let index = PartitionIndex(0);
+            let name = TopicPartition { topic: Arc::from("t"), partition: index };
+            let key = PartitionKey { topic: Uuid([1; 16]), partition: index };
+            let params = LogParams {
+                directory: "/a/t-0".into(),
+                partition: name.clone(),
+                topic_id: key.topic,
+                config: rules.log.clone(),
+            };
+            let mut effects = Vec::new();
+            let log = Log::create(params, &mut effects);
+            let partition = Partition::new(key, name, 0, log, Arc::new(rules));
+            let partition = partition.led(true, LeaderEpoch(0));
+            let mut bench = Self { partition, effects, events: Vec::new() };
+            bench.end_all();
+            bench.partition.opened();
+            bench
+        }
+
+        /// Sends a batch of two records with this sequence; the answer, if it comes at once.
+        fn send(&mut self, index: usize, sequence: i32) -> Option<Box<Appended>> {
+            let builder = BatchBuilder::new(Offset(0), Compression::None);
+            let mut builder = builder.producer(ProducerId(5), ProducerEpoch(0), sequence);
+            for _ in 0..2 {
+                builder.append(&NewRecord { timestamp: 7, ..NewRecord::default() });
+            }
+            let batch = builder.build();
+            self.partition.append(NOW, batch.bytes(), Place { ask: Token::NONE, index })
+        }
+
+        fn turn(&mut self) {
+            self.partition.log.flush_turn(NOW, &mut self.effects);
+            if self.partition.wants_sync() {
+                self.partition.log.request_sync(&mut self.effects);
+            }
+        }
+
+        /// Ends the effects that are under way, but not those that follow from them.
+        fn end(&mut self, result: &Result<(), IoError>) {
+            for effect in std::mem::take(&mut self.effects) {
+                let mut step = None;
+                let _ = effect.map(|token| step = Some(token));
+                let step = step.expect("a log advises nothing");
+                let (log, outcome) = (&mut self.partition.log, FileOutcome::Done(result.clone()));
+                log.on_file(NOW, step, outcome, &mut self.effects, &mut self.events);
+            }
+        }
+
+        fn end_all(&mut self) {
+            while !self.effects.is_empty() {
+                self.end(&Ok(()));
+            }
+        }
+
+        /// Which appends are done, and with which base offset.
+        fn done(&mut self) -> Vec<(usize, i64)> {
+            let done = self.partition.progress().done.into_iter();
+            done.map(|(waiter, appended)| match waiter {
+                Waiter::Ask(place) => (place.index, appended.base_offset.0),
+                Waiter::Coordinator => unreachable!("there is none"),
+            })
+            .collect()
+        }
+    }
+
+    #[test]
+    fn a_batch_that_comes_again_is_answered_when_the_first_one_is() {
+        for (flush_messages, after_write) in [(1, 0), (i64::MAX, 4)] {
+            let mut bench = Bench::new(flush_messages);
+            assert_eq!(bench.send(0, 0), None);
+            assert_eq!(bench.send(1, 2), None);
+            assert_eq!(bench.send(2, 0), None, "it is on its way already");
+            bench.turn();
+            assert_eq!(bench.send(3, 0), None, "it is being written");
+            bench.end(&Ok(()));
+            let mut done = bench.done();
+            assert_eq!(done.len(), after_write, "with flush.messages {flush_messages}");
+            bench.end_all();
+            done.extend(bench.done());
+            assert_eq!(done, [(0, 0), (2, 0), (3, 0), (1, 2)]);
+            let again = bench.send(4, 2).expect("it is acknowledged");
+            assert_eq!((again.error, again.base_offset.0), (ErrorCode::NONE, 2));
+            assert_eq!((again.log_append_time_ms, again.log_start_offset.0), (7, 0));
+            assert_eq!(bench.partition.high_watermark(), Offset(4));
+            let lost = bench.send(5, 8).expect("it is refused");
+            assert_eq!(lost.error, ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER);
+        }
+    }
+
+    #[test]
+    fn what_was_not_written_is_refused_with_what_came_again_and_taken_later() {
+        let mut bench = Bench::new(i64::MAX);
+        assert_eq!(bench.send(0, 0), None);
+        bench.turn();
+        bench.end_all();
+        assert_eq!(bench.done(), [(0, 0)]);
+        assert_eq!(bench.send(1, 2), None);
+        assert_eq!(bench.send(2, 2), None);
+        bench.turn();
+        let full = IoError {
+            kind: IoErrorKind::NoSpace,
+            action: "write",
+            subject: "a file".to_owned(),
+            cause: "full".to_owned(),
+        };
+        bench.end(&Err(full));
+        let from = match bench.events.last() {
+            Some(LogEvent::Refused { from, .. }) => *from,
+            other => panic!("{other:?}"),
+        };
+        let refused = bench.partition.refuse_from(from);
+        assert_eq!(refused.len(), 2);
+        assert!(refused.iter().all(|(_, it)| it.error == ErrorCode::KAFKA_STORAGE_ERROR));
+        bench.end_all();
+        assert_eq!(bench.send(3, 2), None, "it is a new batch");
+        assert_eq!(bench.send(4, 0).expect("it is there").base_offset, Offset(0));
+        bench.turn();
+        bench.end_all();
+        assert_eq!(bench.done(), [(3, 2)]);
+    }
 }

@@ -52,6 +52,8 @@ pub(crate) enum Timer {
     Checkpoint,
     /// Segments may have outlived their topic's retention.
     Retention,
+    /// Producers may have written nothing for too long.
+    Producers,
     /// Connections may have been idle for too long.
     Idle,
     /// The connection that is read while memory is short may have sent nothing.

@@ -9,7 +9,7 @@ use base::{ShardId, Token};
 use group::GroupReply;
 use intercom::{
     AppendAsk, AppendPartition, Appended, DeletePartition, Deleted, EpochEnd, EpochEndPartition,
-    FoundOffset, GroupAsk, OffsetsPartition, Reply, Request,
+    FoundOffset, FoundProducers, GroupAsk, OffsetsPartition, ProducersPartition, Reply, Request,
 };
 
 use crate::shard::{Io, Shard, Waiting};
@@ -46,6 +46,7 @@ macro_rules! part {
 
 part!(OffsetsPartition => FoundOffset, Offsets);
 part!(EpochEndPartition => EpochEnd, EpochEnds);
+part!(ProducersPartition => FoundProducers, Producers);
 part!(DeletePartition => Deleted, DeleteRecords);
 part!(GroupAsk => GroupReply, Group);
 

@@ -23,6 +23,14 @@ pub(crate) fn is_valid_name(name: &str) -> bool {
     length.contains(&name.len()) && name.bytes().all(plain) && name != "." && name != ".."
 }
 
+/// What is said of a name that no topic may have.
+pub(crate) fn invalid_name(name: &str) -> String {
+    format!(
+        "Topic name '{name}' is invalid: it has 1 to 249 letters, digits, dots, underscores and \
+         dashes, and is not '.' or '..'"
+    )
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

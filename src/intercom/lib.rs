@@ -22,9 +22,9 @@ pub use message::{
 };
 pub use metadata::Endpoint;
 pub use partition::{
-    AppendAnswer, AppendAsk, AppendPartition, Appended, DeletePartition, Deleted, EpochEnd,
-    EpochEndPartition, FetchAsk, FetchPartition, Fetched, FoundOffset, LogSize, News,
-    OffsetsPartition, Watch,
+    ActiveProducer, AppendAnswer, AppendAsk, AppendPartition, Appended, DeletePartition, Deleted,
+    EpochEnd, EpochEndPartition, FetchAsk, FetchPartition, Fetched, FoundOffset, FoundProducers,
+    LogSize, News, OffsetsPartition, ProducersPartition, Watch,
 };
 pub use placement::{PartitionKey, Placement};
 pub use quorum::{ProducerIdBlock, QuorumReply, QuorumRequest};

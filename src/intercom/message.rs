@@ -9,7 +9,7 @@ use metadata::Image;
 
 use crate::partition::{
     AppendAnswer, AppendAsk, DeletePartition, Deleted, EpochEnd, EpochEndPartition, FetchAsk,
-    Fetched, FoundOffset, LogSize, News, OffsetsPartition,
+    Fetched, FoundOffset, FoundProducers, LogSize, News, OffsetsPartition, ProducersPartition,
 };
 use crate::placement::{PartitionKey, Placement};
 use crate::quorum::{QuorumReply, QuorumRequest};
@@ -72,6 +72,8 @@ pub enum Request {
     Offsets(Vec<OffsetsPartition>),
     /// Find the ends of epochs.
     EpochEnds(Vec<EpochEndPartition>),
+    /// Tell who writes to partitions.
+    Producers(Vec<ProducersPartition>),
     /// Move log start offsets.
     DeleteRecords(Vec<DeletePartition>),
     /// Of the coordinators of groups.
@@ -124,6 +126,8 @@ pub enum Reply {
     Offsets(Vec<FoundOffset>),
     /// To a search for the ends of epochs, in its order.
     EpochEnds(Vec<EpochEnd>),
+    /// Who writes to partitions, in the order of the question.
+    Producers(Vec<FoundProducers>),
     /// To a move of log start offsets, in its order.
     DeleteRecords(Vec<Deleted>),
     /// Of the coordinators, in the order of what they were asked.

@@ -1,7 +1,7 @@
 //! What a connection's home shard asks of the shard that owns a partition.
 
 use api::{Part, SocketId};
-use base::{Instant, LeaderEpoch, Offset, Token};
+use base::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Token};
 use bytes::Bytes;
 use protocol::ErrorCode;
 
@@ -250,6 +250,46 @@ impl Deleted {
     /// A partition whose start cannot be moved.
     pub fn refused(error: ErrorCode) -> Self {
         Self { error, low_watermark: Offset(-1) }
+    }
+}
+
+/// Tell who writes to a partition (DescribeProducers).
+#[derive(Clone, Copy, Debug)]
+pub struct ProducersPartition {
+    /// Which.
+    pub key: PartitionKey,
+}
+
+/// Who writes to a partition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundProducers {
+    /// `NONE`, or why it is not known.
+    pub error: ErrorCode,
+    /// The producers that are remembered, in no particular order.
+    pub producers: Vec<ActiveProducer>,
+}
+
+/// One producer that is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ActiveProducer {
+    /// Who.
+    pub producer_id: ProducerId,
+    /// The epoch that wrote last, −1 for none.
+    pub producer_epoch: ProducerEpoch,
+    /// The sequence of its last record, −1 for none in this epoch.
+    pub last_sequence: i32,
+    /// The timestamp of its last batch or marker, in milliseconds since 1970.
+    pub last_timestamp: i64,
+    /// The epoch of the coordinator that ended its last transaction, −1 for none.
+    pub coordinator_epoch: i32,
+    /// Where its open transaction begins.
+    pub transaction_start: Option<Offset>,
+}
+
+impl FoundProducers {
+    /// A partition whose producers cannot be told.
+    pub fn refused(error: ErrorCode) -> Self {
+        Self { error, producers: Vec::new() }
     }
 }
 

@@ -9,6 +9,7 @@ mod durability;
 mod fetch;
 mod format;
 mod groups;
+mod idempotence;
 mod java;
 mod kcat;
 mod logs;

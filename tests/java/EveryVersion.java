@@ -217,6 +217,9 @@ public class EveryVersion {
             List.of(new DescribeQuorumRequestData.TopicData().setTopicName("__cluster_metadata")
                 .setPartitions(List.of(new DescribeQuorumRequestData.PartitionData())))));
         requests.put(ApiKeys.DESCRIBE_CLUSTER, version -> new DescribeClusterRequestData());
+        requests.put(ApiKeys.DESCRIBE_PRODUCERS, version -> new DescribeProducersRequestData()
+            .setTopics(List.of(new DescribeProducersRequestData.TopicRequest().setName(TOPIC)
+                .setPartitionIndexes(List.of(0)))));
         requests.put(ApiKeys.LIST_CONFIG_RESOURCES, version ->
             new ListConfigResourcesRequestData());
         requests.put(ApiKeys.DESCRIBE_TOPIC_PARTITIONS, version ->

@@ -56,7 +56,7 @@ fn describe(shard: &Shard, image: &Image, resource: &DescribeConfigsResource) ->
 
 fn describe_topic(shard: &Shard, image: &Image, name: &str) -> Described {
     if !topics::is_valid_name(name) {
-        return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, invalid_topic_name(name)));
+        return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, topics::invalid_name(name)));
     }
     if image.topic_id(name).is_none() {
         let message = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.message().to_owned();
@@ -66,13 +66,6 @@ fn describe_topic(shard: &Shard, image: &Image, name: &str) -> Described {
     let entries = config::describe_topic(&shard.layers, &overrides);
     let entries = entries.map_err(|error| (ErrorCode::INVALID_CONFIG, error.to_string()))?;
     Ok(entries.into_iter().map(entry).collect())
-}
-
-fn invalid_topic_name(name: &str) -> String {
-    format!(
-        "Topic name '{name}' is invalid: it has 1 to 249 letters, digits, dots, underscores and \
-         dashes, and is not '.' or '..'"
-    )
 }
 
 fn describe_broker(shard: &Shard, name: &str) -> Described {

@@ -7,6 +7,7 @@ pub(crate) mod delete_records;
 pub(crate) mod describe_cluster;
 pub(crate) mod describe_configs;
 pub(crate) mod describe_log_dirs;
+pub(crate) mod describe_producers;
 pub(crate) mod describe_topic_partitions;
 pub(crate) mod fetch;
 pub(crate) mod find_coordinator;
@@ -43,7 +44,7 @@ const fn one_by_one(api_key: ApiKey, start: Start) -> Handler {
 }
 
 /// The APIs that are whole, by number.
-static HANDLERS: [Handler; 37] = [
+static HANDLERS: [Handler; 38] = [
     Handler { api_key: ApiKey::Produce, pipelined: true, start: produce::start },
     one_by_one(ApiKey::Fetch, fetch::start),
     one_by_one(ApiKey::ListOffsets, list_offsets::start),
@@ -78,6 +79,7 @@ static HANDLERS: [Handler; 37] = [
     one_by_one(ApiKey::DescribeQuorum, forwarded::describe_quorum),
     one_by_one(ApiKey::UpdateFeatures, forwarded::update_features),
     one_by_one(ApiKey::DescribeCluster, describe_cluster::start),
+    one_by_one(ApiKey::DescribeProducers, describe_producers::start),
     one_by_one(ApiKey::UnregisterBroker, forwarded::unregister_broker),
     one_by_one(ApiKey::ListConfigResources, listed::config_resources),
     one_by_one(ApiKey::DescribeTopicPartitions, describe_topic_partitions::start),

@@ -9,7 +9,7 @@ use protocol::produce_response::{
 use protocol::{
     DecodeError, ErrorCode, ProduceRequest, ProduceResponse, Records, RequestFrame, Str,
 };
-use records::{Batch, Codec};
+use records::{Batch, BatchHeader, Codec};
 
 use crate::shard::{Io, Shard};
 use crate::spread::{TopicOutcomes, spread_topics};
@@ -116,11 +116,19 @@ fn refusal_of_request(request: &ProduceRequest) -> Option<Appended> {
         return Some(Appended::refused(ErrorCode::INVALID_REQUIRED_ACKS, None));
     }
     // No transaction can have been begun: there is no transaction coordinator yet. The code is one
-    // that a client does not try again.
-    request.transactional_id.as_ref().map(|_| {
+    // that a client does not try again; Kafka gives it to batches of a transaction without an id.
+    let partitions = request.topic_data.iter().flat_map(|topic| &topic.partition_data);
+    let mut records = partitions.filter_map(|partition| partition.records.as_ref());
+    let transactional = request.transactional_id.is_some() || records.any(is_transactional);
+    transactional.then(|| {
         let sentence = "Transactions are not available on this broker.".to_owned();
         Appended::refused(ErrorCode::TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Some(sentence))
     })
+}
+
+fn is_transactional(records: &Records) -> bool {
+    let Records::Bytes(bytes) = records else { return false };
+    bytes.first_chunk().is_some_and(|header| BatchHeader::read(header).is_transactional())
 }
 
 fn records_of(records: Option<Records>, version: i16) -> Result<bytes::Bytes, Appended> {

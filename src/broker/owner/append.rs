@@ -23,22 +23,25 @@ impl Owner {
 
     /// Appends to one partition, or keeps the part until its log is open.
     pub(super) fn append_part(&mut self, desk: &mut Desk<'_>, part: AppendPartition, place: Place) {
-        let result = self.find(part.key).map_err(|code| Box::new(Appended::refused(code, None)));
-        let result = result.and_then(|token| {
-            let partition = self.partition(token);
-            if !partition.is_opening() {
-                partition.append(desk.now, &part.records, place)?;
-                self.touch(token);
-            } else if partition.parked_appends.len() < PARKED_MAX {
-                partition.parked_appends.push((part, place));
-            } else {
-                let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
-                return Err(Box::new(Appended::refused(code, None)));
+        let refused = |code| Some(Box::new(Appended::refused(code, None)));
+        let answer = match self.find(part.key) {
+            Err(code) => refused(code),
+            Ok(token) => {
+                let partition = self.partition(token);
+                if !partition.is_opening() {
+                    let answer = partition.append(desk.now, &part.records, place);
+                    self.touch(token);
+                    answer
+                } else if partition.parked_appends.len() < PARKED_MAX {
+                    partition.parked_appends.push((part, place));
+                    None
+                } else {
+                    refused(ErrorCode::NOT_LEADER_OR_FOLLOWER)
+                }
             }
-            Ok(())
-        });
-        if let Err(refused) = result {
-            self.appended(desk, place, *refused);
+        };
+        if let Some(answer) = answer {
+            self.appended(desk, place, *answer);
         }
     }
 

@@ -10,6 +10,7 @@ mod fetch;
 mod groups;
 mod logs;
 mod offsets;
+mod producers;
 
 pub(crate) use logs::{Found, Opening};
 
@@ -212,6 +213,7 @@ impl Owner {
             Request::Fetch(ask) => self.fetch(desk, asker, ask),
             Request::Offsets(list) => self.offsets(desk, asker, &list),
             Request::EpochEnds(list) => self.epoch_ends(desk, asker, &list),
+            Request::Producers(list) => self.producers(desk, asker, &list),
             Request::DeleteRecords(list) => self.delete_records(desk, asker, &list),
             Request::Group(asks) => self.ask_groups(desk, asker, asks),
             Request::LogSizes => {
@@ -259,6 +261,7 @@ impl Owner {
             Request::Fetch(ask) => Box::new(ask.partitions.iter().map(|part| part.key)),
             Request::Offsets(list) => Box::new(list.iter().map(|part| part.key)),
             Request::EpochEnds(list) => Box::new(list.iter().map(|part| part.key)),
+            Request::Producers(list) => Box::new(list.iter().map(|part| part.key)),
             Request::DeleteRecords(list) => Box::new(list.iter().map(|part| part.key)),
             Request::Group(list) => Box::new(list.iter().map(|part| part.key)),
             Request::LogSizes
@@ -325,7 +328,7 @@ impl Owner {
 
 /// The answer to an ask none of whose partitions can be asked.
 fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
-    use intercom::{AppendAnswer, Deleted, EpochEnd, Fetched};
+    use intercom::{AppendAnswer, Deleted, EpochEnd, Fetched, FoundProducers};
     match request {
         Request::Append(ask) => {
             let refused = || Appended::refused(error, None);
@@ -341,6 +344,9 @@ fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
         }
         Request::EpochEnds(list) => {
             Reply::EpochEnds(list.iter().map(|_| EpochEnd::refused(error)).collect())
+        }
+        Request::Producers(list) => {
+            Reply::Producers(list.iter().map(|_| FoundProducers::refused(error)).collect())
         }
         Request::DeleteRecords(list) => {
             Reply::DeleteRecords(list.iter().map(|_| Deleted::refused(error)).collect())
