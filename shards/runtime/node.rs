@@ -50,14 +50,10 @@ pub struct Node {
 /// It is called before any other thread is started: a signal could end the process there.
 ///
 /// # Errors
-/// The node could not be started, or a machine has failed. It has been logged; the caller ends the
-/// process with exit code 1.
+/// The node could not be started, or a machine has failed. Nothing was logged of it: the caller says
+/// it once and ends the process with exit code 1.
 pub fn run<M: Send + 'static>(spec: NodeSpec<M>) -> Result<(), RunError> {
-    let failed = |error: std::io::Error| {
-        let error = RunError::Signals { cause: error.to_string() };
-        tracing::error!("{error}");
-        error
-    };
+    let failed = |error: std::io::Error| RunError::Signals { cause: error.to_string() };
     let signals = Signals::block().map_err(failed)?;
     let node = Node::start(spec)?;
     while !node.shared.is_over() {
@@ -76,9 +72,9 @@ impl Node {
     /// Starts a node and returns.
     ///
     /// # Errors
-    /// The kernel or a limit does not allow it, or a thread cannot be started. It has been logged.
+    /// The kernel or a limit does not allow it, or a thread cannot be started.
     pub fn start<M: Send + 'static>(spec: NodeSpec<M>) -> Result<Self, RunError> {
-        start(spec).inspect_err(|error| tracing::error!("{error}"))
+        start(spec)
     }
 
     /// Asks all machines to stop, as a signal does.

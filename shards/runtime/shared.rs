@@ -188,11 +188,11 @@ impl Shared {
 
     /// Ends the node at once; the first failure is the one that is told.
     pub(crate) fn fail(&self, error: RunError) {
-        // First of all the node ends: that must not hang on whether a line can be written. A later
-        // failure follows from the first.
-        let _ = self.failure.set(error.clone());
+        // A later failure follows from the first, which whoever waits for the node gets.
+        if let Err(error) = self.failure.set(error) {
+            tracing::debug!("and then: {error}");
+        }
         self.ring_all();
-        tracing::error!("{error}");
     }
 
     fn ring_all(&self) {

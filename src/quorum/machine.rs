@@ -60,7 +60,6 @@ impl Quorum {
 
     pub(crate) fn fail(&mut self, sentence: String, effects: &mut Effects<Message>) {
         if !matches!(self.stage, Stage::Over) {
-            tracing::error!("{sentence}");
             self.stage = Stage::Over;
             effects.push(Effect::Fail { sentence });
         }
