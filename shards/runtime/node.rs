@@ -50,8 +50,8 @@ pub struct Node {
 /// It is called before any other thread is started: a signal could end the process there.
 ///
 /// # Errors
-/// The node could not be started, or a machine has failed. Nothing was logged of it: the caller says
-/// it once and ends the process with exit code 1.
+/// The node could not be started, or a machine has failed. Nothing was logged of it: the caller
+/// says it once and ends the process with exit code 1.
 pub fn run<M: Send + 'static>(spec: NodeSpec<M>) -> Result<(), RunError> {
     let failed = |error: std::io::Error| RunError::Signals { cause: error.to_string() };
     let signals = Signals::block().map_err(failed)?;

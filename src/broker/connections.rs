@@ -38,6 +38,8 @@ pub(crate) struct Connection {
     pub(crate) calls: VecDeque<Token>,
     /// Whether the newest request under way must be answered before another one starts.
     pub(crate) exclusive: bool,
+    /// Requests under way that wait for a disk that is behind.
+    pub(crate) slow_calls: usize,
     outbox: Vec<Part>,
     unsent_bytes: u64,
     started_in_turn: usize,
@@ -68,6 +70,7 @@ impl Connection {
             frames: Frames::default(),
             calls: VecDeque::new(),
             exclusive: false,
+            slow_calls: 0,
             outbox: Vec::new(),
             unsent_bytes: 0,
             started_in_turn: 0,
@@ -83,6 +86,7 @@ impl Connection {
     pub(crate) fn room(&self) -> Room {
         let waits = self.closing
             || self.exclusive
+            || self.slow_calls > 0
             || self.calls.len() >= CALLS_PER_CONNECTION_MAX
             || self.unsent_bytes > UNSENT_BYTES_MAX;
         match waits {

@@ -8,6 +8,7 @@ mod assignments;
 mod complaints;
 mod connections;
 mod directories;
+mod dirt;
 mod files;
 mod frames;
 mod life;

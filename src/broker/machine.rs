@@ -94,6 +94,7 @@ impl Shard {
             connection.exclusive &= !connection.calls.is_empty();
             let call = self.calls.remove(oldest).expect("it was looked at a line ago");
             self.call_bytes -= call.bytes;
+            connection.slow_calls -= usize::from(call.is_slow);
             if let Stage::Answered(parts) = call.stage {
                 self.connections.answer(socket, parts);
             }
@@ -164,7 +165,8 @@ impl Shard {
             version: frame.version,
             correlation_id: frame.correlation_id,
         };
-        let call = Call { socket, head, bytes, stage: Stage::Started, timer: None };
+        let (stage, is_slow) = (Stage::Started, false);
+        let call = Call { socket, head, bytes, is_slow, stage, timer: None };
         let call = self.calls.insert(call).expect("there was room before the frame was cut");
         self.call_bytes += bytes;
         if let Some(connection) = self.connections.get_mut(socket) {
@@ -201,6 +203,21 @@ fn own(frame: Bytes) -> Bytes {
 
 /// Memory of requests.
 impl Shard {
+    /// An answer takes a while. A producer whose disk is behind is not read meanwhile: more from it
+    /// would only wait as well. Other calls that wait long are known to.
+    fn is_told_later(&mut self, ask: Token) {
+        let Some(ask) = self.asks.get(ask) else { return };
+        let Some(call) = self.calls.get_mut(ask.call) else { return };
+        if call.head.api_key != ApiKey::Produce || std::mem::replace(&mut call.is_slow, true) {
+            return;
+        }
+        let socket = call.socket;
+        if let Some(connection) = self.connections.get_mut(socket) {
+            connection.slow_calls += 1;
+            self.connections.touch(socket);
+        }
+    }
+
     fn watch_favourite(&mut self, io: &Io<'_>, socket: SocketId) {
         self.timers.set(io.now.mono + STALL_MAX, Timer::Favourite(socket));
     }
@@ -296,7 +313,7 @@ impl Shard {
     fn on_reply(&mut self, io: &mut Io<'_>, id: Token, reply: Reply) {
         if matches!(reply, Reply::Later) {
             // The lane's slot is free again; the question stays open.
-            return;
+            return self.is_told_later(id);
         }
         let Some(ask) = self.asks.remove(id) else {
             return self.on_reply_to_shard(io, reply);

@@ -12,6 +12,7 @@ use intercom::{AppendPartition, Appended, LogPosition, PartitionKey};
 use protocol::ErrorCode;
 use records::{Batch, BatchError, MaxTimestamp, Stamp, TimestampType};
 
+use crate::dirt::Dirt;
 use crate::rules::TopicRules;
 
 /// Bytes that a partition may have written and not synced before a sync is asked for, whatever
@@ -34,6 +35,8 @@ pub(crate) enum Waiter {
 struct Waiting {
     /// The offset of its first record.
     base_offset: Offset,
+    /// Its size.
+    bytes: u64,
     durability: Durability,
     /// The offset behind its last record: the high watermark when it is done.
     end_offset: Offset,
@@ -64,8 +67,11 @@ pub(crate) struct Partition {
     waiting: VecDeque<Waiting>,
     /// Records that were appended since a sync was last demanded by `flush.messages`.
     unflushed_records: i64,
-    /// Bytes that were appended since a sync was last asked for.
-    dirty_bytes: u64,
+    pub(crate) dirt: Dirt,
+    /// Of its dirt, what its directory has counted.
+    counted_dirt: u64,
+    /// Whether it stands in its directory's list of dirty partitions.
+    pub(crate) is_listed_dirty: bool,
     /// Whether a sync by `flush.ms` is on its way.
     flush_timer: bool,
     /// Fetches that want to be told of news.
@@ -110,7 +116,9 @@ impl Partition {
             high_watermark: Offset(0),
             waiting: VecDeque::new(),
             unflushed_records: 0,
-            dirty_bytes: 0,
+            dirt: Dirt::default(),
+            counted_dirt: 0,
+            is_listed_dirty: false,
             flush_timer: false,
             watches: BTreeSet::new(),
             known: None,
@@ -247,6 +255,7 @@ impl Partition {
         let first = first.filter(|first| first.end_offset == end_offset);
         let waiting = Waiting {
             base_offset: earlier.first_offset,
+            bytes: 0,
             durability: first.expect("what is not acknowledged yet is awaited").durability,
             end_offset,
             waiter,
@@ -283,7 +292,8 @@ impl Partition {
         let info = self.log.append(now, batches)?;
         let end_offset = info.last_offset.plus(1);
         self.unflushed_records += end_offset.0 - base_offset.0;
-        self.dirty_bytes += batch.size() as u64;
+        let bytes = batch.size() as u64;
+        self.dirt.add(bytes);
         let durability = if self.unflushed_records >= self.rules.flush_messages {
             Durability::Synced(end_offset)
         } else {
@@ -295,6 +305,7 @@ impl Partition {
         };
         self.waiting.push_back(Waiting {
             base_offset,
+            bytes,
             durability,
             end_offset,
             waiter,
@@ -306,12 +317,12 @@ impl Partition {
     /// Whether the log should be synced now that the turn's batches are being written.
     pub(crate) fn wants_sync(&mut self) -> bool {
         let demanded = self.unflushed_records >= self.rules.flush_messages;
-        let dirty = self.dirty_bytes >= DIRTY_BYTES_SYNC;
+        let dirty = self.dirt.fresh_bytes() >= DIRTY_BYTES_SYNC;
         if demanded {
             self.unflushed_records = 0;
         }
         if demanded || dirty {
-            self.dirty_bytes = 0;
+            self.dirt.sync_is_asked(self.log.end_offset());
         }
         demanded || dirty
     }
@@ -331,13 +342,20 @@ impl Partition {
     pub(crate) fn flushed_by_time(&mut self) {
         self.flush_timer = false;
         self.unflushed_records = 0;
-        self.dirty_bytes = 0;
+        self.dirt.sync_is_asked(self.log.end_offset());
+    }
+
+    /// What its directory has counted of its dirt, and what there is now, which it will count.
+    pub(crate) fn recount_dirt(&mut self) -> (u64, u64) {
+        let now = if self.log.state() == LogState::Open { self.dirt.bytes() } else { 0 };
+        (std::mem::replace(&mut self.counted_dirt, now), now)
     }
 
     /// The log has written or synced more: whose appends are done, and whether there is news for
     /// those who read.
     pub(crate) fn progress(&mut self) -> Progress {
         let mut progress = Progress::default();
+        self.dirt.synced(self.log.flushed_end_offset());
         let log_start_offset = self.log.log_start_offset();
         while let Some(waiting) = self.waiting.front() {
             if !self.log.has_reached(waiting.durability) {
@@ -364,8 +382,9 @@ impl Partition {
     /// `KAFKA_STORAGE_ERROR` for every fault of the disk.
     pub(crate) fn refuse_from(&mut self, from: Offset) -> Vec<(Waiter, Appended)> {
         let keep = self.waiting.iter().take_while(|waiting| waiting.base_offset < from).count();
-        let refused = self.waiting.drain(keep..);
-        refused.map(|waiting| (waiting.waiter, storage_error())).collect()
+        let refused: Vec<Waiting> = self.waiting.drain(keep..).collect();
+        self.dirt.take_back(refused.iter().map(|waiting| waiting.bytes).sum());
+        refused.into_iter().map(|waiting| (waiting.waiter, storage_error())).collect()
     }
 
     fn check(&self, now: Now, records: &Bytes) -> Result<(Batch, MaxTimestamp), BatchError> {

@@ -1,20 +1,165 @@
-//! The log directories as this shard sees them: a fault of one log is a fault of its directory
-//! (`LogDirFailureChannel`), and takes all the logs in it offline.
+//! The log directories as this shard sees them: how far their disks are behind; and a fault of one
+//! log is a fault of its directory (`LogDirFailureChannel`), and takes all the logs in it offline.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Token;
+use bytes::Bytes;
+use commitlog::LogState;
+use intercom::{AppendPartition, Appended, PartitionKey};
 use protocol::ErrorCode;
 
 use super::{Desk, Notice, Owner};
+use crate::partition::Place;
+
+/// Bytes that a node may have written into one directory and not synced. A disk that is slower than
+/// the network would else be covered by the page cache until the kernel's limit of dirty memory (a
+/// fifth of it by default) stalls every write of the core, to any disk.
+const DIRTY_BYTES_PER_DIRECTORY_MAX: u64 = 256 << 20;
+/// The part of it that a shard has at least: a few of the syncs that a partition asks for itself.
+const DIRTY_BYTES_PER_SHARD_MIN: u64 = 32 << 20;
+/// Syncs of one directory that a shard has under way because of the directory's dirt. Few, since
+/// each commit of a journal waits for the others' data; those that a topic demands are not counted.
+const EARLY_SYNCS_MAX: usize = 4;
+/// Bytes of appends that wait for one directory; more are told to try again.
+const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// What the shard knows of the node's log directories, by their index.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Directories {
     /// Those that have failed.
     offline: BTreeSet<u16>,
     /// Those in which a log could not be closed in order.
     unclosed: BTreeSet<u16>,
+    disks: BTreeMap<u16, Disk>,
+    /// What this shard may have dirty in each.
+    dirty_bytes_max: u64,
+    /// Whether appends wait for a directory, or would.
+    is_any_behind: bool,
+}
+
+/// The dirt of one directory.
+#[derive(Debug, Default)]
+struct Disk {
+    dirty_bytes: u64,
+    /// Dirty partitions, those first that have been so for the longest.
+    dirty: VecDeque<Token>,
+    /// Partitions with a sync under way that was asked for here.
+    syncing: BTreeSet<Token>,
+    /// Parts of appends that wait until there is less, in order.
+    waiting: VecDeque<(AppendPartition, Place)>,
+    waiting_bytes: usize,
+}
+
+impl Directories {
+    pub(super) fn new(data_shards: u16) -> Self {
+        let part = DIRTY_BYTES_PER_DIRECTORY_MAX / u64::from(data_shards);
+        Self {
+            offline: BTreeSet::new(),
+            unclosed: BTreeSet::new(),
+            disks: BTreeMap::new(),
+            dirty_bytes_max: part.max(DIRTY_BYTES_PER_SHARD_MIN),
+            is_any_behind: false,
+        }
+    }
+
+    fn look_behind(&mut self) {
+        let max = self.dirty_bytes_max;
+        let is_behind = |disk: &Disk| disk.dirty_bytes >= max || !disk.waiting.is_empty();
+        self.is_any_behind = self.disks.values().any(is_behind);
+    }
+}
+
+/// A disk that is slower than what is written to it: its dirt is bounded, and who writes more of it
+/// waits and is not read.
+impl Owner {
+    /// The directory that an append has to wait for, if it has to.
+    pub(super) fn directory_to_wait_for(&self, key: PartitionKey) -> Option<u16> {
+        if !self.directories.is_any_behind {
+            return None;
+        }
+        let partition = self.partitions.get(*self.by_key.get(&key)?)?;
+        let disk = self.directories.disks.get(&partition.directory)?;
+        let is_full = disk.dirty_bytes >= self.directories.dirty_bytes_max;
+        (is_full || !disk.waiting.is_empty()).then_some(partition.directory)
+    }
+
+    /// Keeps a part of an append until the directory has less dirt.
+    pub(super) fn wait_for_disk(
+        &mut self,
+        desk: &mut Desk<'_>,
+        directory: u16,
+        mut part: AppendPartition,
+        place: Place,
+    ) {
+        let Some(disk) = self.directories.disks.get_mut(&directory) else { return };
+        if disk.waiting_bytes + part.records.len() > WAITING_BYTES_MAX {
+            let refused = Appended::refused(ErrorCode::REQUEST_TIMED_OUT, None);
+            return self.appended(desk, place, refused);
+        }
+        // Others are received into the same chunk of the core, and are not to wait for this disk.
+        part.records = Bytes::copy_from_slice(&part.records);
+        disk.waiting_bytes += part.records.len();
+        disk.waiting.push_back((part, place));
+        self.directories.is_any_behind = true;
+        self.say_later(desk, place.ask);
+    }
+
+    /// Appends what waited for a directory that has less dirt now.
+    pub(super) fn append_what_waited(&mut self, desk: &mut Desk<'_>) {
+        if !self.directories.is_any_behind {
+            return;
+        }
+        let max = self.directories.dirty_bytes_max;
+        for directory in self.directories.disks.keys().copied().collect::<Vec<u16>>() {
+            while let Some(disk) = self.directories.disks.get_mut(&directory)
+                && disk.dirty_bytes < max
+                && let Some((part, place)) = disk.waiting.pop_front()
+            {
+                disk.waiting_bytes -= part.records.len();
+                self.append_now(desk, part, place);
+            }
+        }
+        self.directories.look_behind();
+    }
+
+    /// Counts the dirt of a partition anew.
+    pub(super) fn count_dirt(&mut self, token: Token) {
+        let Some(partition) = self.partitions.get_mut(token) else { return };
+        let (before, now) = partition.recount_dirt();
+        let disk = self.directories.disks.entry(partition.directory).or_default();
+        disk.dirty_bytes = disk.dirty_bytes + now - before;
+        if now == 0 || !partition.dirt.is_syncing() {
+            disk.syncing.remove(&token);
+        }
+        if now > 0 && !std::mem::replace(&mut partition.is_listed_dirty, true) {
+            disk.dirty.push_back(token);
+        }
+        self.directories.is_any_behind |= disk.dirty_bytes >= self.directories.dirty_bytes_max;
+    }
+
+    /// Syncs what has been dirty for the longest, where a directory has much dirt.
+    pub(super) fn sync_early(&mut self, desk: &mut Desk<'_>) {
+        let sync_at = self.directories.dirty_bytes_max / 2;
+        let much = |(_, disk): &(&u16, &Disk)| disk.dirty_bytes >= sync_at;
+        let full: Vec<u16> = self.directories.disks.iter().filter(much).map(|it| *it.0).collect();
+        for directory in full {
+            while let Some(disk) = self.directories.disks.get_mut(&directory)
+                && disk.syncing.len() < EARLY_SYNCS_MAX
+                && let Some(token) = disk.dirty.pop_front()
+            {
+                let Some(partition) = self.partitions.get_mut(token) else { continue };
+                partition.is_listed_dirty = false;
+                let is_open = partition.log.state() == LogState::Open;
+                if is_open && partition.dirt.fresh_bytes() > 0 {
+                    partition.dirt.sync_is_asked(partition.log.end_offset());
+                    disk.syncing.insert(token);
+                    partition.log.request_sync(&mut self.log_effects);
+                    self.file_log_effects(desk, token);
+                }
+            }
+        }
+    }
 }
 
 impl Owner {
@@ -53,6 +198,7 @@ impl Owner {
         self.append_parked(desk, token);
         self.ask_again(desk, parked);
         self.end_searches(desk, token, ErrorCode::KAFKA_STORAGE_ERROR);
+        self.count_dirt(token);
         let key = self.partition(token).key;
         if self.by_key.get(&key) != Some(&token) {
             // It was being deleted. What is left of its folder goes at a later start.

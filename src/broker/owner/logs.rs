@@ -201,6 +201,7 @@ impl Owner {
     /// One write a partition, and a sync where the topic demands one.
     pub(crate) fn end_of_turn(&mut self, desk: &mut Desk<'_>) {
         self.end_group_turn(desk);
+        self.append_what_waited(desk);
         for token in std::mem::take(&mut self.touched) {
             let Some(partition) = self.partitions.get_mut(token) else { continue };
             if partition.log.needs_flush() {
@@ -212,8 +213,10 @@ impl Owner {
                 self.alarms.set(desk.now.mono + flush_ms, Alarm::Flush(token));
             }
             self.set_log_alarm(token);
+            self.count_dirt(token);
             self.file_log_effects(desk, token);
         }
+        self.sync_early(desk);
     }
 
     /// Sees to it that the partition's log is looked at when the turn ends.
@@ -317,6 +320,7 @@ impl Owner {
 
     fn advanced(&mut self, desk: &mut Desk<'_>, token: Token) {
         let progress = self.partition(token).progress();
+        self.count_dirt(token);
         for (waiter, appended) in progress.done {
             match waiter {
                 Waiter::Ask(place) => self.appended(desk, place, appended),

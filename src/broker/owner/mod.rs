@@ -52,6 +52,8 @@ enum Serving {
         asker: Asker,
         outcomes: Vec<Option<Appended>>,
         missing: usize,
+        /// Whether the asker was told that it takes a while.
+        is_late: bool,
     },
     Offsets(Gathering<FoundOffset>),
     Group {
@@ -174,7 +176,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// No partitions yet.
-    pub(crate) fn new(group_config: GroupConfig, random: Random) -> Self {
+    pub(crate) fn new(data_shards: u16, group_config: GroupConfig, random: Random) -> Self {
         Self {
             locating_loads: Map::default(),
             hosts: Hosts::default(),
@@ -184,7 +186,7 @@ impl Owner {
             by_key: Map::default(),
             opening: BTreeSet::new(),
             closing: BTreeSet::new(),
-            directories: Directories::default(),
+            directories: Directories::new(data_shards),
             serving: Slab::new(SERVING_MAX),
             searches: Map::default(),
             locating: Map::default(),

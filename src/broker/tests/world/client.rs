@@ -121,6 +121,14 @@ impl World {
         self.pause();
     }
 
+    /// The length of the one file whose path ends so.
+    pub(crate) fn bytes_of(&mut self, end: &str) -> usize {
+        let files = self.files();
+        let mut found = files.iter().filter(|file| file.ends_with(end));
+        let (Some(file), None) = (found.next(), found.next()) else { panic!("{end} in {files:?}") };
+        self.fake.disk(self.node).peek(file).expect("it was listed").len()
+    }
+
     pub(crate) fn files(&mut self) -> Vec<PathBuf> {
         self.fake.disk(self.node).files()
     }

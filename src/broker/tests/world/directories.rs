@@ -1,7 +1,7 @@
 //! Log directories that fail, fill up or are slow: what their clients see, and everybody else's.
 
-use base::{NodeId, PartitionIndex};
-use fakeworld::{Crash, FaultPlan, Trouble};
+use base::{Duration, NodeId, PartitionIndex};
+use fakeworld::{Crash, Delay, FaultPlan, Trouble};
 use protocol::{DescribeLogDirsRequest, ErrorCode, FetchRequest, ProduceRequest};
 
 use crate::client::{self, DIRECTORY, SECOND_DIRECTORY, World};
@@ -124,6 +124,55 @@ fn a_node_without_the_directory_of_its_metadata_log_gives_up() {
         sentence.contains("The directory of the metadata log, /data, has failed"),
         "{sentence}"
     );
+}
+
+/// A disk that takes a minute for a sync: what is not on it stays bounded, whoever writes more
+/// waits, nobody else does, and nothing is lost.
+#[test]
+fn a_slow_disk_makes_its_own_producers_wait() {
+    // With so many shards each has the least that it may have dirty in a directory, 32 MiB.
+    const SHARDS: u16 = 8;
+    const DIRTY_BYTES_MAX: usize = 32 << 20;
+    const BATCH_BYTES: usize = 1_000_000;
+    // More than may be dirty and as much again, which may wait.
+    const BATCHES: usize = 80;
+    let mut world = World::with_directories(1, SHARDS, FaultPlan::calm(), BOTH);
+    world.create_topic("orders", 1);
+    world.create_topic("others", 1);
+    let value = "x".repeat(BATCH_BYTES);
+    let slow = if world.files().iter().any(|file| file.starts_with("/more/orders-0")) {
+        [SECOND_DIRECTORY, DIRECTORY]
+    } else {
+        [DIRECTORY, SECOND_DIRECTORY]
+    };
+    world.set_trouble(slow[0], Some(Trouble::SlowSyncs(Delay::us(60_000_000, 60_000_000))));
+    let started = world.now();
+    let request = client::produce("orders", 0, batch(&[value.as_str()]));
+    let begun: Vec<_> = (0..BATCHES).map(|_| world.begin::<ProduceRequest>(9, &request)).collect();
+    // The other directory is as fast as ever, though it may have its partition on the same shard.
+    for offset in 0..5 {
+        let before = world.now();
+        assert_eq!(produced(&mut world, "others", 0, &["a"]), offset);
+        assert!(world.now().since(before) < Duration::from_secs(1));
+    }
+    let written = world.bytes_of("orders-0/00000000000000000000.log");
+    assert!(world.now().since(started) < Duration::from_secs(30), "no sync is over");
+    assert!(written >= DIRTY_BYTES_MAX, "{written}");
+    assert!(written <= DIRTY_BYTES_MAX + 2 * BATCH_BYTES, "{written}");
+    let (mut offsets, mut refused) = (Vec::new(), 0);
+    for begun in begun {
+        let response = world.end::<ProduceRequest>(9, begun);
+        let partition = &response.responses[0].partition_responses[0];
+        match partition.error_code {
+            ErrorCode::NONE => offsets.push(partition.base_offset),
+            ErrorCode::REQUEST_TIMED_OUT => refused += 1,
+            code => panic!("{code:?}"),
+        }
+    }
+    offsets.sort_unstable();
+    assert_eq!(offsets, (0..offsets.len() as i64).collect::<Vec<_>>());
+    assert!((64..=70).contains(&offsets.len()), "{} and {refused}", offsets.len());
+    assert!(world.now().since(started) >= Duration::from_secs(60), "they waited for syncs");
 }
 
 #[test]
