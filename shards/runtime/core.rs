@@ -64,6 +64,8 @@ pub(crate) struct Core<M> {
     shared: Arc<Shared>,
     counters: Arc<Counters>,
     stop_told: bool,
+    /// How often a core had wanted descriptors when this one last looked.
+    descriptors_wanted: u64,
 }
 
 impl<M: Send + 'static> Core<M> {
@@ -110,6 +112,7 @@ impl<M: Send + 'static> Core<M> {
             shared,
             counters,
             stop_told: false,
+            descriptors_wanted: 0,
         }
     }
 
@@ -249,6 +252,7 @@ impl<M: Send + 'static> Core<M> {
     fn perform(&mut self, now: Instant) {
         let Self { ring, next, files, network, links, sorted, .. } = self;
         let mut tools = files::Tools { ring, next, now };
+        files.try_again(&mut tools);
         for (seat, effect) in sorted.files.drain(..) {
             files.perform(seat, effect, &mut tools);
         }
@@ -302,6 +306,18 @@ impl<M: Send + 'static> Core<M> {
             }
         });
         self.network.end_of_turn();
+        self.share_descriptors();
+    }
+
+    /// A core that finds no descriptor asks the others for theirs: each closes its idlest files.
+    fn share_descriptors(&mut self) {
+        if self.files.wants_descriptors() {
+            self.shared.want_descriptors();
+        }
+        let wanted = self.shared.descriptors_wanted();
+        if std::mem::replace(&mut self.descriptors_wanted, wanted) != wanted {
+            self.files.close_idlest();
+        }
     }
 
     /// Enters the ring; with nothing to do, spins for a while and then sleeps in it.
@@ -343,7 +359,8 @@ impl<M: Send + 'static> Core<M> {
         let now = self.clock.mono();
         let retry = self.links.is_hand_over_waiting().then(|| now + HAND_OVER_RETRY);
         let wakes = self.seats.iter().map(|seated| seated.wake_at);
-        wakes.chain(retry).chain([self.network.look_again_at(now)]).min().unwrap_or(now)
+        let others = [self.network.look_again_at(now), self.files.try_again_at()];
+        wakes.chain(retry).chain(others).min().unwrap_or(now)
     }
 
     fn sleep(&mut self, deadline: Instant) -> std::io::Result<()> {

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 
 use api::{DirectoryEntry, Event, FileEffect, FileOutcome, FileRef, IoError, IoErrorKind};
 use api::{IoResult, Token, WeakFileRef};
-use base::{Instant, Map, Slab};
+use base::{Duration, Instant, Map, Slab};
 use bytes::BytesMut;
 use ring::{Completion, FileLock, OpenCount, OpenFile, Operation, Ring, io_error};
 
@@ -19,6 +19,8 @@ use crate::purpose::{Purpose, Seat};
 
 /// File operations that wait for the ring, over all machines of a core. A machine limits its own.
 const OPERATIONS_MAX: usize = 1 << 20;
+/// How long an effect waits for a file descriptor before it is tried again.
+const DESCRIPTOR_RETRY: Duration = Duration::from_millis(10);
 /// A read of more is bounded by the file's length before memory is taken for it.
 const UNCHECKED_READ_BYTES_MAX: u32 = 64 << 10;
 
@@ -42,6 +44,8 @@ struct Busy {
     reads: Vec<(Token, std::ops::Range<u64>)>,
     /// What would change such a range, and everything asked for after that.
     behind: VecDeque<(Seat, FileEffect<Token>)>,
+    /// An effect on it waits for a descriptor.
+    is_starved: bool,
 }
 
 /// Everything that the machines of one core do with files.
@@ -49,6 +53,11 @@ pub(crate) struct Files {
     operations: Slab<Waiting>,
     /// By the identity of the file.
     busy: Map<usize, Busy>,
+    /// What waits for a descriptor, in the order it was asked for.
+    starved: VecDeque<(Seat, FileEffect<Token>)>,
+    try_again_at: Instant,
+    /// Something found no descriptor since the last call of [`Files::wants_descriptors`].
+    wants_descriptors: bool,
     /// What this core has opened and not closed for being idle.
     opened: Vec<WeakFileRef>,
     open_count: OpenCount,
@@ -85,6 +94,9 @@ impl Files {
         Self {
             operations: Slab::new(OPERATIONS_MAX),
             busy: Map::default(),
+            starved: VecDeque::new(),
+            try_again_at: Instant::FAR_FUTURE,
+            wants_descriptors: false,
             opened: Vec::new(),
             open_count,
             open_files_max,
@@ -103,12 +115,65 @@ impl Files {
         if !self.busy.is_empty()
             && let Some(file) = file_of(&effect)
             && let Some(busy) = self.busy.get_mut(&file.identity())
-            && (!busy.behind.is_empty() || busy.is_changed_by(&effect))
+            && (busy.is_starved || !busy.behind.is_empty() || busy.is_changed_by(&effect))
         {
             busy.behind.push_back((seat, effect));
             return;
         }
         self.perform_now(seat, effect, tools);
+    }
+
+    /// When [`Files::try_again`] wants to be called.
+    pub(crate) fn try_again_at(&self) -> Instant {
+        self.try_again_at
+    }
+
+    /// Whether something found no descriptor since the last call.
+    pub(crate) fn wants_descriptors(&mut self) -> bool {
+        std::mem::take(&mut self.wants_descriptors)
+    }
+
+    /// Performs what waited for a descriptor, as far as there are some now.
+    pub(crate) fn try_again<M>(&mut self, tools: &mut Tools<'_, M>) {
+        if self.try_again_at > tools.now {
+            return;
+        }
+        self.try_again_at = Instant::FAR_FUTURE;
+        let mut waiting = std::mem::take(&mut self.starved);
+        while self.starved.is_empty()
+            && let Some((seat, effect)) = waiting.pop_front()
+        {
+            let identity = file_of(&effect).map(FileRef::identity);
+            self.perform_now(seat, effect, tools);
+            if let Some(identity) = identity
+                && self.starved.is_empty()
+                && let Some(busy) = self.busy.get_mut(&identity)
+            {
+                busy.is_starved = false;
+                self.release_behind(identity, tools);
+            }
+        }
+        self.starved.append(&mut waiting);
+        if self.starved.is_empty() {
+            tracing::info!("there are file descriptors again");
+        }
+    }
+
+    /// Keeps an effect that found no descriptor, though idle files were closed. It is no fault of
+    /// the file's disk, and no reason to give the file up.
+    fn starve<M>(&mut self, seat: Seat, effect: FileEffect<Token>, tools: &Tools<'_, M>) {
+        if let Some(file) = file_of(&effect) {
+            self.busy.entry(file.identity()).or_default().is_starved = true;
+        }
+        if self.starved.is_empty() && self.try_again_at == Instant::FAR_FUTURE {
+            tracing::warn!(
+                "the process has as many open files as it may: what needs another one waits. \
+                 Allow more with `ulimit -n` or LimitNOFILE"
+            );
+        }
+        self.starved.push_back((seat, effect));
+        self.wants_descriptors = true;
+        self.try_again_at = tools.now + DESCRIPTOR_RETRY;
     }
 
     fn perform_now<M>(&mut self, seat: Seat, effect: FileEffect<Token>, tools: &mut Tools<'_, M>) {
@@ -119,6 +184,10 @@ impl Files {
             FileEffect::Write { token, file, position, parts } => {
                 let result =
                     self.change(&file, "write to", tools.now, |open| open.write(&parts, position));
+                if is_starved(&result) {
+                    let effect = FileEffect::Write { token, file, position, parts };
+                    return self.starve(seat, effect, tools);
+                }
                 let result = result.map(|written| self.counters.file_written_bytes.add(written));
                 tools.done(seat, token, result);
             }
@@ -126,11 +195,18 @@ impl Files {
                 let result = self.change(&file, "allocate space for", tools.now, |open| {
                     open.allocate(position, length)
                 });
+                if is_starved(&result) {
+                    let effect = FileEffect::Allocate { token, file, position, length };
+                    return self.starve(seat, effect, tools);
+                }
                 tools.done(seat, token, result);
             }
             FileEffect::Truncate { token, file, length } => {
                 let result =
                     self.change(&file, "truncate", tools.now, |open| open.truncate(length));
+                if is_starved(&result) {
+                    return self.starve(seat, FileEffect::Truncate { token, file, length }, tools);
+                }
                 tools.done(seat, token, result);
             }
             FileEffect::Sync { token, file } => match self.open(&file, false, tools.now) {
@@ -139,8 +215,11 @@ impl Files {
                     self.start(seat, token, Kind::Sync { file }, operation, tools.ring);
                 }
                 Err(error) => {
-                    let error = io_error("sync", file.path().display(), &error);
-                    tools.done(seat, token, Err(error));
+                    let result = Err(io_error("sync", file.path().display(), &error));
+                    if is_starved(&result) {
+                        return self.starve(seat, FileEffect::Sync { token, file }, tools);
+                    }
+                    tools.done(seat, token, result);
                 }
             },
             FileEffect::Advise { file, position, length, advice } => {
@@ -170,7 +249,12 @@ impl Files {
                         self.start(seat, token, kind, operation, tools.ring);
                     }
                     Err(error) => {
-                        tools.done(seat, token, Err(io_error("sync", shown, &error)));
+                        let result = Err(io_error("sync", shown, &error));
+                        if is_starved(&result) {
+                            let effect = FileEffect::SyncDirectory { token, directory };
+                            return self.starve(seat, effect, tools);
+                        }
+                        tools.done(seat, token, result);
                     }
                 }
             }
@@ -182,6 +266,9 @@ impl Files {
             FileEffect::Remove { token, path } => {
                 let result =
                     ring::remove(&path).map_err(|error| io_error("remove", path.display(), &error));
+                if is_starved(&result) {
+                    return self.starve(seat, FileEffect::Remove { token, path }, tools);
+                }
                 tools.done(seat, token, result);
             }
             FileEffect::MakeDirectory { token, path } => {
@@ -193,10 +280,16 @@ impl Files {
                 let result: IoResult<Vec<DirectoryEntry>> = self
                     .with_room(|| ring::list(&directory))
                     .map_err(|error| io_error("list", directory.display(), &error));
+                if is_starved(&result) {
+                    return self.starve(seat, FileEffect::List { token, directory }, tools);
+                }
                 tools.answer(seat, token, FileOutcome::Listed(result));
             }
             FileEffect::Lock { token, path } => {
                 let result = self.lock(&path);
+                if is_starved(&result) {
+                    return self.starve(seat, FileEffect::Lock { token, path }, tools);
+                }
                 tools.done(seat, token, result);
             }
             FileEffect::Space { token, path } => {
@@ -257,7 +350,14 @@ impl Files {
                     Waiting { seat, token, kind: Kind::Read { file, open, position, length } };
                 self.read_on(waiting, buffer, tools);
             }
-            Err(error) => tools.answer(seat, token, FileOutcome::Read(Err(refused(error)))),
+            Err(error) => {
+                let result = Err(refused(error));
+                if is_starved(&result) {
+                    let effect = FileEffect::Read { token, file, position, length };
+                    return self.starve(seat, effect, tools);
+                }
+                tools.answer(seat, token, FileOutcome::Read(result));
+            }
         }
     }
 
@@ -379,14 +479,21 @@ impl Files {
     fn release<M>(&mut self, identity: usize, name: Token, tools: &mut Tools<'_, M>) {
         let Some(busy) = self.busy.get_mut(&identity) else { return };
         busy.reads.retain(|(other, _)| *other != name);
+        self.release_behind(identity, tools);
+    }
+
+    /// Performs what waited behind other effects on a file, as far as it has to wait no more.
+    fn release_behind<M>(&mut self, identity: usize, tools: &mut Tools<'_, M>) {
         while let Some(busy) = self.busy.get_mut(&identity)
+            && !busy.is_starved
             && let Some((_, effect)) = busy.behind.front()
             && !busy.is_changed_by(effect)
             && let Some((seat, effect)) = busy.behind.pop_front()
         {
             self.perform_now(seat, effect, tools);
         }
-        if self.busy.get(&identity).is_some_and(|busy| busy.reads.is_empty()) {
+        let is_idle = |busy: &Busy| busy.reads.is_empty() && !busy.is_starved;
+        if self.busy.get(&identity).is_some_and(is_idle) {
             self.busy.remove(&identity);
         }
     }
@@ -441,7 +548,7 @@ impl Files {
 
     /// Closes a quarter of the files that this core has opened: those that were used last the
     /// longest ago. One in use stays open until that use ends.
-    fn close_idlest(&mut self) {
+    pub(crate) fn close_idlest(&mut self) {
         let mut open: Vec<(u64, FileRef)> = self
             .opened
             .drain(..)
@@ -473,6 +580,11 @@ impl Busy {
         };
         self.reads.iter().any(|(_, read)| read.start < changed.end && changed.start < read.end)
     }
+}
+
+/// Whether no descriptor was left, also after idle files were closed.
+fn is_starved<R>(result: &IoResult<R>) -> bool {
+    result.as_ref().is_err_and(|error| error.kind == IoErrorKind::TooManyFiles)
 }
 
 fn file_of(effect: &FileEffect<Token>) -> Option<&FileRef> {

@@ -1,6 +1,6 @@
 //! What the threads of a node share, and how a node ends.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mesh::SleepFlag;
@@ -63,6 +63,8 @@ pub(crate) struct Shared {
     clock: Clock,
     open_count: OpenCount,
     open_files_max: usize,
+    /// How often a core found no descriptor.
+    descriptors_wanted: AtomicU64,
 }
 
 struct SharedThread {
@@ -105,6 +107,7 @@ impl Shared {
             clock: Clock::start(),
             open_count: OpenCount::default(),
             open_files_max,
+            descriptors_wanted: AtomicU64::new(0),
         })
     }
 
@@ -163,6 +166,17 @@ impl Shared {
 
     pub(crate) fn open_files_max(&self) -> usize {
         self.open_files_max
+    }
+
+    /// Asks every core to close files that are idle.
+    pub(crate) fn want_descriptors(&self) {
+        self.descriptors_wanted.fetch_add(1, Ordering::Relaxed);
+        self.ring_all();
+    }
+
+    /// How often a core has asked for that.
+    pub(crate) fn descriptors_wanted(&self) -> u64 {
+        self.descriptors_wanted.load(Ordering::Relaxed)
     }
 
     pub(crate) fn is_stopping(&self) -> bool {
