@@ -10,7 +10,8 @@ use bytes::Bytes;
 use fakeworld::{ClientSocket, World};
 
 use crate::history::{History, Violation, ensure};
-use crate::operations::{Operation, Positions, correlation_id};
+use crate::operations::{Operation, Positions, correlation_id, idempotent};
+use crate::producers::Producer;
 
 /// The longest reply that a client expects, in bytes.
 const REPLY_BYTES_MAX: usize = 64 << 20;
@@ -47,6 +48,7 @@ pub struct Client {
     pub number: usize,
     plan: ClientPlan,
     positions: Positions,
+    producer: Producer,
     socket: Option<ClientSocket>,
     connection: Option<Connection>,
     next_correlation: i32,
@@ -66,8 +68,15 @@ pub enum Wish {
 impl Client {
     /// A client that is not connected.
     pub fn new(number: usize, plan: ClientPlan) -> Self {
-        let positions = Positions::new();
-        Self { number, plan, positions, socket: None, connection: None, next_correlation: 0 }
+        Self {
+            number,
+            plan,
+            positions: Positions::new(),
+            producer: Producer::new(number),
+            socket: None,
+            connection: None,
+            next_correlation: 0,
+        }
     }
 
     /// How long it waits until its next tick, in microseconds.
@@ -122,7 +131,12 @@ impl Client {
         }
         if connection.in_flight.len() < self.plan.depth {
             let number = connection.number;
-            let operation = Operation::sample(random, history, &self.positions, number);
+            let idempotent = random.chance(40);
+            let operation = idempotent
+                .then(|| idempotent::sample(random, history, &mut self.producer, number))
+                .flatten();
+            let operation = operation
+                .unwrap_or_else(|| Operation::sample(random, history, &self.positions, number));
             self.send(world, history, operation);
         }
         if dice >= 1_000 - self.plan.pauses_per_thousand {
@@ -182,7 +196,7 @@ impl Client {
             ensure(got == expected, || {
                 format!("reply {got} came before {expected}, which was asked for earlier")
             })?;
-            operation.classify(&frame, history, &mut self.positions)?;
+            operation.classify(&frame, history, &mut self.positions, &mut self.producer)?;
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //!
 //! It is plain memory. Whether something that came is allowed is decided in `checkers`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use base::{TopicId, Uuid};
@@ -80,8 +80,11 @@ pub enum Fate {
 pub struct SentBatch {
     /// How many records it has.
     pub count: u32,
-    /// The connection that it was sent on: their order is the order of their numbers there.
+    /// The connection that it was sent on, or the producer that sends it again on any: their order
+    /// is the order of their numbers there.
     pub connection: u64,
+    /// The one before it, of an idempotent producer: it is not written without that.
+    pub after: Option<BatchId>,
     /// What became of it.
     pub fate: Fate,
 }
@@ -142,6 +145,10 @@ pub struct History {
     pub life: Life,
     /// The next batch.
     pub next_batch: BatchId,
+    /// Whether clients have idempotent producers.
+    pub has_producers: bool,
+    /// Producer ids that were given out.
+    pub producer_ids: BTreeSet<i64>,
     /// Whether faults are over: from then on nothing may be refused.
     pub is_calm: bool,
     /// How often something was refused that a client tries again.

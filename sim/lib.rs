@@ -15,5 +15,6 @@ pub mod client;
 pub mod history;
 pub mod node;
 pub mod operations;
+pub mod producers;
 pub mod scenario;
 pub mod simulation;

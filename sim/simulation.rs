@@ -22,6 +22,8 @@ pub trait Node {
     type Message: fmt::Debug + Send + 'static;
     /// Slots of a lane between two of them.
     const LANE_SLOTS: usize;
+    /// Whether it writes what an idempotent producer sends again only once.
+    const KNOWS_PRODUCERS: bool = true;
 
     /// Formats the disk of a new node.
     fn format(&mut self, disk: &mut Disk, random: &mut Random);
@@ -111,7 +113,8 @@ fn panic_sentence(panic: &(dyn std::any::Any + Send)) -> String {
 impl<N: Node> Simulation<N> {
     fn new(make_node: impl FnOnce(&Scenario) -> N, options: Options) -> Self {
         let random = Random::new(options.seed);
-        let (scenario, history) = Scenario::draw(&random);
+        let (scenario, mut history) = Scenario::draw(&random);
+        history.has_producers = N::KNOWS_PRODUCERS;
         let world = World::new(WorldOptions {
             seed: random.fork("world").next_u64(),
             faults: scenario.faults.clone(),

@@ -130,7 +130,7 @@ mod tests {
     fn partition(is_synced: bool) -> PartitionHistory {
         let mut partition = PartitionHistory { is_synced, ..PartitionHistory::default() };
         for batch in 0..9 {
-            let sent = SentBatch { count: 1, connection: 0, fate: Fate::Unknown };
+            let sent = SentBatch { count: 1, connection: 0, after: None, fate: Fate::Unknown };
             partition.batches.insert(batch, sent);
         }
         partition

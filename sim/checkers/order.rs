@@ -1,4 +1,5 @@
-//! Batches of one connection stand in the log in the order they were sent, each of them once.
+//! Batches of one connection, or of one idempotent producer, stand in the log in the order they
+//! were sent, each of them once; those of a producer without a gap.
 
 use std::collections::BTreeMap;
 
@@ -19,6 +20,9 @@ pub fn check(partition: &PartitionHistory, log: &[(i64, RecordId)]) -> Result<()
             ensure(batch < record.batch, || {
                 format!("batch {} was sent before {batch}, which is at {at}", record.batch)
             })?;
+            ensure(sent.after.is_none_or(|after| after == batch), || {
+                format!("between batch {batch} at {at} and {} one is missing", record.batch)
+            })?;
         }
     }
     Ok(())
@@ -34,7 +38,11 @@ mod tests {
     fn order_and_doubles() {
         let mut partition = PartitionHistory::default();
         for (batch, connection) in [(1, 7), (2, 7), (3, 8)] {
-            let sent = SentBatch { count: 1, connection, fate: Fate::Unknown };
+            let sent = SentBatch { count: 1, connection, after: None, fate: Fate::Unknown };
+            partition.batches.insert(batch, sent);
+        }
+        for (batch, after) in [(4, None), (5, Some(4)), (6, Some(5))] {
+            let sent = SentBatch { count: 1, connection: 9, after, fate: Fate::Unknown };
             partition.batches.insert(batch, sent);
         }
         let log = |batches: &[u64]| -> Vec<(i64, RecordId)> {
@@ -45,5 +53,8 @@ mod tests {
         check(&partition, &log(&[1, 3])).expect("one was lost");
         check(&partition, &log(&[2, 3, 1])).expect_err("out of order");
         check(&partition, &log(&[1, 1])).expect_err("twice");
+        check(&partition, &log(&[4, 1, 5, 2, 6])).expect("none of the producer's is missing");
+        check(&partition, &log(&[5, 6])).expect("the first was lost with what was known of it");
+        check(&partition, &log(&[4, 6])).expect_err("a gap");
     }
 }

@@ -5,6 +5,7 @@
 mod api_versions;
 mod create_topic;
 mod fetch;
+pub mod idempotent;
 mod list_offsets;
 mod metadata;
 mod produce;
@@ -19,11 +20,13 @@ use protocol::{ErrorCode, Request, ResponseHeader};
 pub use api_versions::ApiVersions;
 pub use create_topic::CreateTopic;
 pub use fetch::{Fetch, Positions};
+pub use idempotent::{IdempotentProduce, InitProducerId};
 pub use list_offsets::ListOffsets;
 pub use metadata::Metadata;
 pub use produce::Produce;
 
 use crate::history::{History, Violation, ensure};
+use crate::producers::Producer;
 
 /// An operation that was sent.
 #[derive(Clone, Debug)]
@@ -34,6 +37,10 @@ pub enum Operation {
     CreateTopic(CreateTopic),
     /// Appends.
     Produce(Produce),
+    /// Asks for the id of an idempotent producer.
+    InitProducerId(InitProducerId),
+    /// Appends what may come again.
+    IdempotentProduce(IdempotentProduce),
     /// Reads.
     Fetch(Fetch),
     /// Asks for the ends of logs.
@@ -71,6 +78,8 @@ impl Operation {
             Self::ApiVersions(operation) => operation.build(correlation_id),
             Self::CreateTopic(operation) => operation.build(correlation_id),
             Self::Produce(operation) => operation.build(correlation_id),
+            Self::InitProducerId(operation) => operation.build(correlation_id),
+            Self::IdempotentProduce(operation) => operation.build(correlation_id),
             Self::Fetch(operation) => operation.build(correlation_id),
             Self::ListOffsets(operation) => operation.build(correlation_id),
             Self::Metadata(operation) => operation.build(correlation_id),
@@ -88,11 +97,14 @@ impl Operation {
         frame: &Bytes,
         history: &mut History,
         positions: &mut Positions,
+        producer: &mut Producer,
     ) -> Result<(), Violation> {
         match self {
             Self::ApiVersions(operation) => operation.classify(frame),
             Self::CreateTopic(operation) => operation.classify(frame, history),
             Self::Produce(operation) => operation.classify(frame, history),
+            Self::InitProducerId(operation) => operation.classify(frame, history, producer),
+            Self::IdempotentProduce(operation) => operation.classify(frame, history, producer),
             Self::Fetch(operation) => operation.classify(frame, history, positions),
             Self::ListOffsets(operation) => operation.classify(frame, history),
             Self::Metadata(operation) => operation.classify(frame, history),

@@ -1,6 +1,6 @@
 //! Produce: a batch for each of some partitions, with all acks, codecs and versions.
 
-use base::{Offset, Random};
+use base::{Offset, ProducerEpoch, ProducerId, Random};
 use bytes::Bytes;
 use protocol::produce_request::{PartitionProduceData, TopicProduceData};
 use protocol::{ErrorCode, ProduceRequest, Records};
@@ -49,8 +49,10 @@ impl Produce {
             let count = 1 + random.below(count_max) as u32;
             let partition = history.partition(place);
             batches.push((place, id, Floor::of(partition)));
-            partition.batches.insert(id, SentBatch { count, connection, fate: Fate::Unknown });
-            data.push((place, batch(random, version, id, count)));
+            partition
+                .batches
+                .insert(id, SentBatch { count, connection, after: None, fate: Fate::Unknown });
+            data.push((place, batch(random, version, id, count, None)));
         }
         let topics = by_topic(data).into_iter().map(|(topic, partitions)| TopicProduceData {
             name: history.topics[topic].name.as_str().into(),
@@ -128,7 +130,14 @@ impl Produce {
     }
 }
 
-fn batch(random: &mut Random, version: i16, id: BatchId, count: u32) -> Bytes {
+/// The bytes of a batch; of an idempotent producer with its id, its epoch and the sequence.
+pub(super) fn batch(
+    random: &mut Random,
+    version: i16,
+    id: BatchId,
+    count: u32,
+    producer: Option<(ProducerId, ProducerEpoch, i32)>,
+) -> Bytes {
     let compression = match random.below(12) {
         0 => Compression::Gzip { level: -1 },
         1 => Compression::Snappy,
@@ -142,6 +151,9 @@ fn batch(random: &mut Random, version: i16, id: BatchId, count: u32) -> Bytes {
         _ => random.below(200),
     };
     let mut builder = BatchBuilder::new(Offset(0), compression);
+    if let Some((id, epoch, sequence)) = producer {
+        builder = builder.producer(id, epoch, sequence);
+    }
     for index in 0..count {
         let value = RecordId { batch: id, index, count }.value(bytes as usize);
         let timestamp = 1_767_225_600_000 + random.below(100_000) as i64;

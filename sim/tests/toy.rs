@@ -410,6 +410,7 @@ struct ToyNode;
 impl Node for ToyNode {
     type Message = Message;
     const LANE_SLOTS: usize = 1_000_000;
+    const KNOWS_PRODUCERS: bool = false;
 
     fn format(&mut self, disk: &mut Disk, _random: &mut Random) {
         disk.install_directory("/data".as_ref());
