@@ -1,6 +1,6 @@
 //! The node as it ships: the machines that the server starts, made by the same builder.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use base::Random;
@@ -10,10 +10,11 @@ use fakeworld::{Disk, Seat, World};
 use node::format::{Controllers, FormatRequest};
 use node::{ListenerSetup, LogDirectorySetup, Message, NodePlan, SecurityProtocol};
 
-use crate::scenario::Scenario;
+use crate::scenario::{SECOND_DIRECTORY, Scenario};
 use crate::simulation::{Node, PORT};
 
-const LOG_DIRECTORY: &str = "/data";
+/// The first log directory has the metadata log as well.
+const LOG_DIRECTORIES: [&str; 2] = ["/data", SECOND_DIRECTORY];
 const CLUSTER_ID: &str = "c2ltdWxhdGVkLWNsdXN0ZQ";
 /// The date of formatting, in milliseconds since 1970, and as `meta.properties` has it.
 const FORMATTED_AT_MS: i64 = 1_767_225_600_000;
@@ -23,6 +24,7 @@ const FORMATTED_AT: &str = "Thu Jan 01 00:00:00 UTC 2026";
 #[derive(Debug)]
 pub struct RealNode {
     config: Arc<BrokerConfig>,
+    directories: &'static [&'static str],
     data_shards: u16,
     cores: usize,
 }
@@ -33,6 +35,10 @@ impl RealNode {
     /// # Panics
     /// If the settings of all simulated nodes are refused.
     pub fn new(scenario: &Scenario) -> Self {
+        let directories = match scenario.has_second_directory {
+            true => &LOG_DIRECTORIES[..],
+            false => &LOG_DIRECTORIES[..1],
+        };
         let ip = World::<Message>::address(0, PORT).ip();
         let settings = [
             ("process.roles", "broker,controller".to_owned()),
@@ -40,13 +46,14 @@ impl RealNode {
             ("controller.quorum.voters", format!("1@{ip}:9093")),
             ("controller.listener.names", "CONTROLLER".to_owned()),
             ("listeners", format!("PLAINTEXT://{ip}:{PORT},CONTROLLER://{ip}:9093")),
-            ("log.dirs", LOG_DIRECTORY.to_owned()),
+            ("log.dirs", directories.join(",")),
             ("auto.create.topics.enable", "false".to_owned()),
         ];
         let pairs: Pairs =
             settings.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
         let config = BrokerConfig::from_pairs(pairs).expect("these settings are valid");
-        Self { config: Arc::new(config), data_shards: scenario.data_shards, cores: scenario.cores }
+        let (data_shards, cores) = (scenario.data_shards, scenario.cores);
+        Self { config: Arc::new(config), directories, data_shards, cores }
     }
 }
 
@@ -77,11 +84,8 @@ impl Node for RealNode {
         disk: &mut Disk,
         random: &mut Random,
     ) -> Result<Vec<Seat<Message>>, String> {
-        let path = Path::new(LOG_DIRECTORY).join("meta.properties");
-        let text = disk.peek(&path).ok_or("meta.properties is gone")?;
-        let properties = MetaProperties::parse(&String::from_utf8_lossy(text))
-            .map_err(|error| format!("meta.properties: {error}"))?;
-        let id = properties.directory_id.ok_or("meta.properties has no directory id")?;
+        let directories = self.directories.iter().map(|path| log_directory(disk, path));
+        let log_directories = directories.collect::<Result<Arc<[LogDirectorySetup]>, String>>()?;
         let listeners = self.config.listeners.iter().filter(|listener| listener.port == PORT);
         let listeners = listeners.map(|listener| ListenerSetup {
             name: listener.name.as_str().into(),
@@ -93,9 +97,9 @@ impl Node for RealNode {
         let plan = NodePlan {
             config: Arc::clone(&self.config),
             cluster_id: CLUSTER_ID.into(),
-            log_directories: [LogDirectorySetup { path: LOG_DIRECTORY.into(), id }].into(),
-            metadata_directory: PathBuf::from(LOG_DIRECTORY),
-            metadata_directory_id: id,
+            metadata_directory: log_directories[0].path.clone(),
+            metadata_directory_id: log_directories[0].id,
+            log_directories,
             listeners: listeners.collect(),
             data_shards: self.data_shards,
             lane_slots: Self::LANE_SLOTS as u32,
@@ -108,4 +112,13 @@ impl Node for RealNode {
         };
         Ok(machines.into_iter().enumerate().map(seat).collect())
     }
+}
+
+fn log_directory(disk: &Disk, path: &str) -> Result<LogDirectorySetup, String> {
+    let path = Path::new(path);
+    let text = disk.peek(&path.join("meta.properties")).ok_or("meta.properties is gone")?;
+    let properties = MetaProperties::parse(&String::from_utf8_lossy(text))
+        .map_err(|error| format!("meta.properties: {error}"))?;
+    let id = properties.directory_id.ok_or("meta.properties has no directory id")?;
+    Ok(LogDirectorySetup { path: path.to_owned(), id })
 }

@@ -30,7 +30,14 @@ pub enum DiskTrouble {
     Reads,
     /// It is full for a while.
     Full,
+    /// The second log directory dies.
+    DeadDirectory,
+    /// The second log directory is full for a while.
+    FullDirectory,
 }
+
+/// The second log directory of a node that has one.
+pub const SECOND_DIRECTORY: &str = "/more";
 
 /// Everything about a run but what the world does by itself.
 #[derive(Clone, Debug)]
@@ -41,6 +48,8 @@ pub struct Scenario {
     pub faults: FaultPlan,
     /// What the disk does besides.
     pub trouble: DiskTrouble,
+    /// Whether the node has a second log directory.
+    pub has_second_directory: bool,
     /// The crashes, in order of time.
     pub crashes: Vec<PlannedCrash>,
     /// When the node is cut off for a while, and for how long.
@@ -68,19 +77,27 @@ impl Scenario {
         } else {
             FaultPlan::rough(&mut random.fork("faults"))
         };
-        let trouble = match dice.below(20) {
+        let trouble = match dice.below(22) {
             0 => DiskTrouble::Syncs,
             1 => DiskTrouble::Writes,
             2 => DiskTrouble::Reads,
             3 => DiskTrouble::Full,
+            20 => DiskTrouble::DeadDirectory,
+            21 => DiskTrouble::FullDirectory,
             _ => DiskTrouble::None,
         };
         match trouble {
             DiskTrouble::Syncs => faults.disk.sync_errors_per_million = 10_000,
             DiskTrouble::Writes => faults.disk.write_errors_per_million = 5_000,
             DiskTrouble::Reads => faults.disk.read_errors_per_million = 5_000,
-            DiskTrouble::Full | DiskTrouble::None => {}
+            DiskTrouble::Full
+            | DiskTrouble::DeadDirectory
+            | DiskTrouble::FullDirectory
+            | DiskTrouble::None => {}
         }
+        let needs_second =
+            matches!(trouble, DiskTrouble::DeadDirectory | DiskTrouble::FullDirectory);
+        let has_second_directory = needs_second || dice.chance(25);
         let crashes = (0..dice.below(4)).map(|_| PlannedCrash {
             at: moment(&mut dice),
             after_effects: dice.below(40),
@@ -105,6 +122,7 @@ impl Scenario {
             length: Duration::from_micros(length_us),
             faults,
             trouble,
+            has_second_directory,
             crashes,
             cuts,
             clock_changes,

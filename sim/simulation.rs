@@ -1,13 +1,16 @@
 //! One run: clients and faults, then calm, then audits of everything that must still be there.
 
 use std::fmt;
+use std::path::Path;
 
 use base::{Duration, Instant, Random};
-use fakeworld::{Crash, Disk, Exit, FaultPlan, Planted, Seat, World, WorldEvent, WorldOptions};
+use fakeworld::{
+    Crash, Disk, Exit, FaultPlan, Planted, Seat, Trouble, World, WorldEvent, WorldOptions,
+};
 
 use crate::client::{Client, Wish};
 use crate::history::{Counts, History, Violation, ensure};
-use crate::scenario::{DiskTrouble, Scenario};
+use crate::scenario::{DiskTrouble, SECOND_DIRECTORY, Scenario};
 
 /// The port that the node listens at.
 pub const PORT: u16 = 9092;
@@ -72,6 +75,7 @@ enum Timer {
     Restart,
     DiskFills,
     DiskIsEmptied,
+    Directory(Option<Trouble>),
 }
 
 /// One run.
@@ -171,13 +175,20 @@ impl<N: Node> Simulation<N> {
         timers.extend(cuts.map(|(index, cut)| (cut.0, Timer::Cut(index))));
         let changes = scenario.clock_changes.iter().enumerate();
         timers.extend(changes.map(|(index, change)| (change.0, Timer::Clock(index))));
-        if scenario.trouble == DiskTrouble::Full {
-            let nanos = scenario.length.as_nanos() as u64;
-            let from = self.random.below(nanos);
-            let until = from + self.random.below(nanos - from);
-            timers.push((Instant::from_nanos(from), Timer::DiskFills));
-            timers.push((Instant::from_nanos(until), Timer::DiskIsEmptied));
-        }
+        let nanos = scenario.length.as_nanos() as u64;
+        let from = self.random.below(nanos);
+        let until = from + self.random.below(nanos - from);
+        let (begins, ends) = match scenario.trouble {
+            DiskTrouble::Full => (Some(Timer::DiskFills), Some(Timer::DiskIsEmptied)),
+            DiskTrouble::DeadDirectory => (Some(Timer::Directory(Some(Trouble::Broken))), None),
+            DiskTrouble::FullDirectory => {
+                let begins = Timer::Directory(Some(Trouble::Full));
+                (Some(begins), Some(Timer::Directory(None)))
+            }
+            _ => (None, None),
+        };
+        timers.extend(begins.map(|timer| (Instant::from_nanos(from), timer)));
+        timers.extend(ends.map(|timer| (Instant::from_nanos(until), timer)));
         for (at, timer) in timers {
             self.set_timer(at, timer);
         }
@@ -292,6 +303,9 @@ impl<N: Node> Simulation<N> {
                 self.world.disk(0).set_capacity_bytes(used_bytes + room_bytes);
             }
             Timer::DiskIsEmptied => self.world.disk(0).set_capacity_bytes(u64::MAX),
+            Timer::Directory(trouble) => {
+                self.world.set_trouble(0, Path::new(SECOND_DIRECTORY), trouble);
+            }
         }
         Ok(())
     }
@@ -340,6 +354,7 @@ impl<N: Node> Simulation<N> {
         self.winds_down = true;
         self.world.set_faults(FaultPlan::calm());
         self.world.disk(0).set_capacity_bytes(u64::MAX);
+        self.world.set_trouble(0, Path::new(SECOND_DIRECTORY), None);
         self.world.crash_after_effects(0, u64::MAX, Crash::Process);
         for client in &self.clients {
             if let Some(socket) = client.socket() {

@@ -449,7 +449,11 @@ impl Files {
                 completion.result.map_err(|error| (directory.clone(), error))
             }
         };
-        let result = shown.map(drop).map_err(|(path, error)| io_error("sync", path, &error));
+        // What a failed sync did not write is gone from the cache, also where only space was
+        // missing: nobody may try it again as if it were there.
+        let lost =
+            |(path, error)| IoError { kind: IoErrorKind::Other, ..io_error("sync", path, &error) };
+        let result = shown.map(drop).map_err(lost);
         tools.done(seat, token, result);
     }
 
