@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Child, Command, Stdio};
 use std::sync::LazyLock;
@@ -198,6 +199,25 @@ impl Broker {
         let properties = server_properties(like.folder.path(), port, controller_port, settings);
         fs::write(&path, properties).expect("writing settings");
         Running::start(start_command().args(start_of(&path))).finish().fails()
+    }
+
+    /// The same for a broker that runs as a user who owns nothing: Corelane only.
+    ///
+    /// # Panics
+    /// When it comes up or doesn't end.
+    #[track_caller]
+    pub fn fails_to_start_as_nobody(like: &Broker) -> Finished {
+        let own = TempDir::with_prefix("blackbox-").expect("a folder for temporary files");
+        let (path, program) = (own.path().join(SETTINGS), own.path().join("corelane"));
+        let properties = server_properties(like.folder.path(), free_port(), free_port(), &[]);
+        fs::write(&path, properties).expect("writing settings");
+        fs::copy(corelane(), &program).expect("a copy that everybody can reach");
+        for folder in [own.path(), like.folder.path()] {
+            fs::set_permissions(folder, fs::Permissions::from_mode(0o755)).expect("permits");
+        }
+        let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+        let mut command = Command::new("setpriv");
+        Running::start(command.args(nobody).arg(&program).args(start_of(&path))).finish().fails()
     }
 
     /// A broker with the usual settings that several tests use at once, each with topics and

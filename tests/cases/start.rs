@@ -46,6 +46,35 @@ fn a_folder_of_another_node_is_refused() {
 }
 
 #[test]
+fn a_folder_of_another_cluster_is_refused() {
+    let mut broker = Broker::start(&[("log.dirs", "{folder}/data,{folder}/more")]);
+    broker.stop();
+    let path = broker.path("more/meta.properties");
+    let text = fs::read_to_string(&path).expect("it was formatted");
+    let other = text.replace(blackbox::CLUSTER_ID, "b3RoZXItY2x1c3Rlci0xMA");
+    assert_ne!(text, other);
+    fs::write(&path, other).expect("writing");
+    Broker::fails_to_start(&broker, &[("log.dirs", "{folder}/data,{folder}/more")])
+        .says("Invalid cluster.id in")
+        .says("b3RoZXItY2x1c3Rlci0xMA");
+    fs::write(&path, text).expect("writing");
+    broker.start_again();
+}
+
+#[test]
+fn a_folder_without_permission_is_named() {
+    // Kafka's own files belong to the user that fetched them.
+    if target() == Target::Kafka {
+        return;
+    }
+    let mut broker = Broker::start(&[]);
+    broker.stop();
+    let folder = broker.data().display().to_string();
+    Broker::fails_to_start_as_nobody(&broker).says(&folder).says("Permission denied");
+    broker.start_again();
+}
+
+#[test]
 fn a_folder_that_was_not_formatted_is_refused() {
     let mut broker = Broker::start(&[]);
     broker.stop();
