@@ -21,6 +21,8 @@ use crate::purpose::{Purpose, Seat};
 const OPERATIONS_MAX: usize = 1 << 20;
 /// How long an effect waits for a file descriptor before it is tried again.
 const DESCRIPTOR_RETRY: Duration = Duration::from_millis(10);
+/// How often there is a line about that, at most.
+const DESCRIPTOR_LINE_EVERY: Duration = Duration::from_secs(10);
 /// A read of more is bounded by the file's length before memory is taken for it.
 const UNCHECKED_READ_BYTES_MAX: u32 = 64 << 10;
 
@@ -56,6 +58,7 @@ pub(crate) struct Files {
     /// What waits for a descriptor, in the order it was asked for.
     starved: VecDeque<(Seat, FileEffect<Token>)>,
     try_again_at: Instant,
+    say_starved_at: Instant,
     /// Something found no descriptor since the last call of [`Files::wants_descriptors`].
     wants_descriptors: bool,
     /// What this core has opened and not closed for being idle.
@@ -96,6 +99,7 @@ impl Files {
             busy: Map::default(),
             starved: VecDeque::new(),
             try_again_at: Instant::FAR_FUTURE,
+            say_starved_at: Instant::ZERO,
             wants_descriptors: false,
             opened: Vec::new(),
             open_count,
@@ -154,9 +158,6 @@ impl Files {
             }
         }
         self.starved.append(&mut waiting);
-        if self.starved.is_empty() {
-            tracing::info!("there are file descriptors again");
-        }
     }
 
     /// Keeps an effect that found no descriptor, though idle files were closed. It is no fault of
@@ -165,7 +166,8 @@ impl Files {
         if let Some(file) = file_of(&effect) {
             self.busy.entry(file.identity()).or_default().is_starved = true;
         }
-        if self.starved.is_empty() && self.try_again_at == Instant::FAR_FUTURE {
+        if self.say_starved_at <= tools.now {
+            self.say_starved_at = tools.now + DESCRIPTOR_LINE_EVERY;
             tracing::warn!(
                 "the process has as many open files as it may: what needs another one waits. \
                  Allow more with `ulimit -n` or LimitNOFILE"
