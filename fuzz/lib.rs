@@ -4,17 +4,19 @@
 //! [`decode_any`] is the target of every decoder that is generated from a schema. [`sample()`]
 //! makes valid messages from the schemas alone, without the generated code, so that it can witness
 //! against it; the proof against Kafka's own classes uses it too. [`record_batch`] is the target of
-//! record batches.
+//! record batches, [`producer_snapshot`] that of the snapshots of producers.
 //!
 //! Depends on the crates whose input comes from outside. Deliberately absent: a fuzzing engine.
 
 mod batches;
 mod kinds;
 mod sample;
+mod snapshots;
 
 pub use batches::{broken_batch, record_batch};
 pub use kinds::{Kind, Recoded};
 pub use sample::{Shape, sample, schemas};
+pub use snapshots::{broken_snapshot, producer_snapshot};
 
 use base::wire::EncodeError;
 use bytes::Bytes;

@@ -132,7 +132,8 @@ impl Span {
     }
 
     fn first_offset(&self) -> Offset {
-        Offset(self.last_offset.0 - i64::from(self.offset_delta))
+        // Wraps on what only a forged snapshot can hold.
+        Offset(self.last_offset.0.wrapping_sub(i64::from(self.offset_delta)))
     }
 }
 

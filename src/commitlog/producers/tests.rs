@@ -554,6 +554,46 @@ fn offer(
     Ok(())
 }
 
+fn forged() -> impl Strategy<Value = ProducerState> {
+    let odd = prop_oneof![Just(i64::MIN), Just(i64::MAX), -3..3_i64];
+    let sequence = prop_oneof![Just(i32::MIN), Just(i32::MAX), -3..3_i32];
+    (0..3_i64, -1..2_i16, sequence.clone(), odd.clone(), sequence, odd.clone(), odd).prop_map(
+        |(id, epoch, last_sequence, last_offset, offset_delta, last_timestamp, start)| {
+            ProducerState {
+                producer_id: ProducerId(id),
+                producer_epoch: ProducerEpoch(epoch),
+                last_sequence,
+                last_offset: Offset(last_offset),
+                offset_delta,
+                last_timestamp,
+                coordinator_epoch: 0,
+                transaction_start: (start >= 0).then_some(Offset(start)),
+            }
+        },
+    )
+}
+
+proptest! {
+    /// A snapshot that somebody made up, with a right CRC, does no harm.
+    #[test]
+    fn no_snapshot_makes_a_log_panic(
+        states in proptest::collection::vec(forged(), 0..4),
+        sent in proptest::collection::vec((0..3_i64, -1..2_i16, 0..3_i32, 1..4_usize), 0..10),
+        now_ms in prop_oneof![Just(i64::MIN), Just(i64::MAX), Just(0)],
+    ) {
+        let mut producers = Producers::from_snapshot(Offset(7), states, now_ms, 1_000);
+        for (index, (id, epoch, sequence, records)) in (0..).zip(sent) {
+            let batch = batch_of(Offset(index * 10), (id, epoch), sequence, records, 0);
+            let _ = producers.check(batch.header());
+            producers.append(batch.header(), &batch.record_bytes());
+        }
+        producers.take_back();
+        let states: Vec<_> = producers.states().collect();
+        let content = format_snapshot(states.clone());
+        prop_assert_eq!(parse_snapshot(&content).map(|read| read.len()), Ok(states.len()));
+    }
+}
+
 #[test]
 fn the_fixture_lies_where_the_tests_look() {
     assert!(fixture().files.keys().all(|path| path.starts_with(FOLDER)));
