@@ -218,8 +218,9 @@ public class EveryVersion {
                 .setPartitions(List.of(new DescribeQuorumRequestData.PartitionData())))));
         requests.put(ApiKeys.DESCRIBE_CLUSTER, version -> new DescribeClusterRequestData());
         requests.put(ApiKeys.DESCRIBE_PRODUCERS, version -> new DescribeProducersRequestData()
-            .setTopics(List.of(new DescribeProducersRequestData.TopicRequest().setName(TOPIC)
-                .setPartitionIndexes(List.of(0)))));
+            .setTopics(new DescribeProducersRequestData.TopicRequestCollection(
+                List.of(new DescribeProducersRequestData.TopicRequest().setName(TOPIC)
+                    .setPartitionIndexes(List.of(0))).iterator())));
         requests.put(ApiKeys.LIST_CONFIG_RESOURCES, version ->
             new ListConfigResourcesRequestData());
         requests.put(ApiKeys.DESCRIBE_TOPIC_PARTITIONS, version ->
