@@ -97,6 +97,7 @@ impl Node for RealNode {
         let plan = NodePlan {
             config: Arc::clone(&self.config),
             cluster_id: CLUSTER_ID.into(),
+            dirty_bytes_max: 256 << 20,
             metadata_directory: log_directories[0].path.clone(),
             metadata_directory_id: log_directories[0].id,
             log_directories,

@@ -179,6 +179,20 @@ pub enum FileEffect<T> {
         /// Which file.
         file: FileRef,
     },
+    /// Brings what was written to a range to the disk, with no claim that it can be found there
+    /// after a loss of power: that takes a `Sync`. It keeps the share of memory small that waits
+    /// for the disk, without the commit of a journal, behind which writes would queue. An error
+    /// means what that of a `Sync` means. → `Done`
+    WriteBack {
+        /// Comes back.
+        token: T,
+        /// Which file.
+        file: FileRef,
+        /// The first byte.
+        position: u64,
+        /// How many bytes.
+        length: u32,
+    },
     /// Makes creations, renames and removals in a directory durable. → `Done`
     SyncDirectory {
         /// Comes back.
@@ -225,6 +239,10 @@ pub enum FileEffect<T> {
         token: T,
         /// What.
         path: PathBuf,
+        /// The references whose paths lie at or below `path`. They are closed first: whoever
+        /// closes a removed file last waits until the file system has given its space back, which
+        /// takes a tenth of a second for a gigabyte.
+        files: Vec<FileRef>,
     },
     /// Makes a directory and those above it; one that is there is a success. → `Done`
     MakeDirectory {
@@ -279,6 +297,9 @@ impl<T> FileEffect<T> {
                 FileEffect::Write { token: name(token), file, position, parts }
             }
             Self::Sync { token, file } => FileEffect::Sync { token: name(token), file },
+            Self::WriteBack { token, file, position, length } => {
+                FileEffect::WriteBack { token: name(token), file, position, length }
+            }
             Self::SyncDirectory { token, directory } => {
                 FileEffect::SyncDirectory { token: name(token), directory }
             }
@@ -291,7 +312,9 @@ impl<T> FileEffect<T> {
             Self::Rename { token, from, to, files } => {
                 FileEffect::Rename { token: name(token), from, to, files }
             }
-            Self::Remove { token, path } => FileEffect::Remove { token: name(token), path },
+            Self::Remove { token, path, files } => {
+                FileEffect::Remove { token: name(token), path, files }
+            }
             Self::MakeDirectory { token, path } => {
                 FileEffect::MakeDirectory { token: name(token), path }
             }

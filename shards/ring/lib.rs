@@ -23,7 +23,7 @@ mod socket;
 
 pub use bell::Bell;
 pub use chunk::ChunkPool;
-pub use directory::{FileLock, list, make_directory, remove, space};
+pub use directory::{FileLock, list, list_names, make_directory, space};
 pub use error::io_error;
 pub use file::{OpenCount, OpenFile, Residency};
 pub use operation::{Completion, Operation, OperationId};

@@ -1,5 +1,6 @@
 //! What a ring does for its thread, and what comes of it.
 
+use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -41,8 +42,25 @@ pub enum Operation {
     },
     /// Makes the data of a file durable, and of its metadata what is needed to find it.
     SyncData(Arc<OpenFile>),
+    /// Brings what was written to a range to the disk, without a commit of the journal.
+    WriteBack {
+        /// Of which file.
+        file: Arc<OpenFile>,
+        /// The first byte.
+        position: u64,
+        /// How many bytes.
+        length: u32,
+    },
     /// Makes creations, renames and removals in an open directory durable.
     SyncDirectory(File),
+    /// Removes a file, or a directory that is empty. The kernel gives a large file's space back
+    /// before this completes, unless it is open.
+    Remove {
+        /// Which.
+        path: CString,
+        /// Whether it is a directory.
+        is_directory: bool,
+    },
     /// Tells the kernel what a range will be used for.
     Advise {
         /// Of which file.
@@ -109,7 +127,21 @@ impl Operation {
             Self::SyncData(file) => {
                 opcode::Fsync::new(fd(&**file)).flags(types::FsyncFlags::DATASYNC).build()
             }
+            Self::WriteBack { file, position, length } => {
+                let flags = libc::SYNC_FILE_RANGE_WAIT_BEFORE
+                    | libc::SYNC_FILE_RANGE_WRITE
+                    | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+                opcode::SyncFileRange::new(fd(&**file), *length)
+                    .offset(*position)
+                    .flags(flags)
+                    .build()
+            }
             Self::SyncDirectory(directory) => opcode::Fsync::new(fd(directory)).build(),
+            Self::Remove { path, is_directory } => {
+                let flags = if *is_directory { libc::AT_REMOVEDIR } else { 0 };
+                let here = types::Fd(libc::AT_FDCWD);
+                opcode::UnlinkAt::new(here, path.as_ptr()).flags(flags).build()
+            }
             Self::Advise { file, position, length, advice } => {
                 let advice = match advice {
                     Advice::WillNeed => libc::POSIX_FADV_WILLNEED,

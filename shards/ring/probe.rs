@@ -102,12 +102,14 @@ fn open_files_limit() -> io::Result<libc::rlimit> {
     }
 }
 
-fn needed_opcodes() -> [(u8, &'static str); 7] {
+fn needed_opcodes() -> [(u8, &'static str); 9] {
     [
         (opcode::PollAdd::CODE, "POLL_ADD"),
         (opcode::AcceptMulti::CODE, "ACCEPT"),
         (opcode::Read::CODE, "READ"),
         (opcode::Fsync::CODE, "FSYNC"),
+        (opcode::SyncFileRange::CODE, "SYNC_FILE_RANGE"),
+        (opcode::UnlinkAt::CODE, "UNLINKAT"),
         (opcode::Fadvise::CODE, "FADVISE"),
         (opcode::AsyncCancel::CODE, "ASYNC_CANCEL"),
         (opcode::MsgRingData::CODE, "MSG_RING"),

@@ -1,9 +1,11 @@
 //! The files and directories of one core.
 
 use std::collections::VecDeque;
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -36,7 +38,54 @@ struct Waiting {
 enum Kind {
     Read { file: FileRef, open: Arc<OpenFile>, position: u64, length: u32 },
     Sync { file: FileRef },
+    WriteBack { file: FileRef },
     SyncDirectory { directory: String },
+    Remove(Removal),
+}
+
+/// A file or a whole directory that is being removed, name by name.
+struct Removal {
+    path: PathBuf,
+    /// What is removed next is the last of them.
+    left: Vec<Doomed>,
+}
+
+struct Doomed {
+    path: PathBuf,
+    /// A directory, which is empty when its turn comes.
+    is_directory: bool,
+}
+
+impl Removal {
+    fn of(path: PathBuf) -> Self {
+        Self { left: vec![Doomed { path: path.clone(), is_directory: false }], path }
+    }
+
+    /// The kernel has answered about the last of those that are left. What is not there is gone
+    /// as it should be; a directory goes after what is in it, which `list` names.
+    fn heed(
+        &mut self,
+        result: io::Result<u32>,
+        list: impl FnOnce(&Path) -> io::Result<Vec<OsString>>,
+    ) -> IoResult<()> {
+        let Some(last) = self.left.pop() else { return Ok(()) };
+        let result = match result {
+            Err(error) if error.kind() == io::ErrorKind::IsADirectory => {
+                list(&last.path).map(|names| {
+                    self.left.push(Doomed { path: last.path.clone(), is_directory: true });
+                    let inside = names.iter().map(|name| last.path.join(name));
+                    self.left.extend(inside.map(|path| Doomed { path, is_directory: false }));
+                })
+            }
+            other => other.map(drop),
+        };
+        match result {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(io_error("remove", last.path.display(), &error))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// A file of which ranges are being read by the ring.
@@ -211,19 +260,23 @@ impl Files {
                 }
                 tools.done(seat, token, result);
             }
-            FileEffect::Sync { token, file } => match self.open(&file, false, tools.now) {
+            FileEffect::Sync { token, ref file } => match self.open(file, false, tools.now) {
                 Ok(open) => {
-                    let operation = Operation::SyncData(open);
-                    self.start(seat, token, Kind::Sync { file }, operation, tools.ring);
+                    let kind = Kind::Sync { file: file.clone() };
+                    self.start(seat, token, kind, Operation::SyncData(open), tools.ring);
                 }
-                Err(error) => {
-                    let result = Err(io_error("sync", file.path().display(), &error));
-                    if is_starved(&result) {
-                        return self.starve(seat, FileEffect::Sync { token, file }, tools);
-                    }
-                    tools.done(seat, token, result);
-                }
+                Err(error) => self.not_opened(seat, "sync", &error, effect, tools),
             },
+            FileEffect::WriteBack { token, ref file, position, length } => {
+                match self.open(file, false, tools.now) {
+                    Ok(open) => {
+                        let kind = Kind::WriteBack { file: file.clone() };
+                        let operation = Operation::WriteBack { file: open, position, length };
+                        self.start(seat, token, kind, operation, tools.ring);
+                    }
+                    Err(error) => self.not_opened(seat, "write back", &error, effect, tools),
+                }
+            }
             FileEffect::Advise { file, position, length, advice } => {
                 // A hint about a file that is not there helps nobody, and harms nobody.
                 if let Ok(file) = self.open(&file, false, tools.now) {
@@ -233,6 +286,27 @@ impl Files {
             }
             other => self.perform_on_path(seat, other, tools),
         }
+    }
+
+    /// The file of a `Sync` or a `WriteBack` cannot be opened.
+    fn not_opened<M>(
+        &mut self,
+        seat: Seat,
+        action: &'static str,
+        error: &io::Error,
+        effect: FileEffect<Token>,
+        tools: &mut Tools<'_, M>,
+    ) {
+        let (FileEffect::Sync { token, file } | FileEffect::WriteBack { token, file, .. }) =
+            &effect
+        else {
+            unreachable!("other effects treat it themselves");
+        };
+        let (token, result) = (*token, Err(io_error(action, file.path().display(), error)));
+        if is_starved(&result) {
+            return self.starve(seat, effect, tools);
+        }
+        tools.done(seat, token, result);
     }
 
     fn perform_on_path<M>(
@@ -265,13 +339,9 @@ impl Files {
                     .map_err(|error| io_error("rename", from.display(), &error));
                 tools.done(seat, token, result);
             }
-            FileEffect::Remove { token, path } => {
-                let result =
-                    ring::remove(&path).map_err(|error| io_error("remove", path.display(), &error));
-                if is_starved(&result) {
-                    return self.starve(seat, FileEffect::Remove { token, path }, tools);
-                }
-                tools.done(seat, token, result);
+            FileEffect::Remove { token, path, files } => {
+                files.iter().for_each(FileRef::close);
+                self.remove_on(seat, token, Removal::of(path), tools);
             }
             FileEffect::MakeDirectory { token, path } => {
                 let result = ring::make_directory(&path)
@@ -428,6 +498,50 @@ impl Files {
         name
     }
 
+    /// The ring has answered about one name of what is being removed.
+    fn removed<M>(
+        &mut self,
+        seat: Seat,
+        token: Token,
+        mut removal: Removal,
+        result: io::Result<u32>,
+        tools: &mut Tools<'_, M>,
+    ) {
+        match removal.heed(result, |path| self.with_room(|| ring::list_names(path))) {
+            Ok(()) => self.remove_on(seat, token, removal, tools),
+            result if is_starved(&result) => {
+                let effect = FileEffect::Remove { token, path: removal.path, files: Vec::new() };
+                self.starve(seat, effect, tools);
+            }
+            result => tools.done(seat, token, result),
+        }
+    }
+
+    /// Removes the next name: by the ring, because giving back the space of a large file takes
+    /// long.
+    fn remove_on<M>(
+        &mut self,
+        seat: Seat,
+        token: Token,
+        removal: Removal,
+        tools: &mut Tools<'_, M>,
+    ) {
+        let Some(next) = removal.left.last() else { return tools.done(seat, token, Ok(())) };
+        match CString::new(next.path.as_os_str().as_bytes()) {
+            Ok(path) => {
+                let operation = Operation::Remove { path, is_directory: next.is_directory };
+                self.start(seat, token, Kind::Remove(removal), operation, tools.ring);
+            }
+            Err(error) => {
+                tools.done(
+                    seat,
+                    token,
+                    Err(io_error("remove", next.path.display(), &error.into())),
+                );
+            }
+        }
+    }
+
     /// The ring has done a file operation.
     pub(crate) fn completed<M>(
         &mut self,
@@ -437,7 +551,13 @@ impl Files {
     ) {
         let waiting = self.operations.remove(name).expect("it waits until it is completed");
         let (seat, token) = (waiting.seat, waiting.token);
-        let shown = match &waiting.kind {
+        let waiting = match waiting.kind {
+            Kind::Remove(removal) => {
+                return self.removed(seat, token, removal, completion.result, tools);
+            }
+            kind => Waiting { seat, token, kind },
+        };
+        let (action, path) = match &waiting.kind {
             Kind::Read { file, .. } => {
                 let identity = file.identity();
                 self.read_completed(waiting, completion, tools);
@@ -445,17 +565,16 @@ impl Files {
             }
             Kind::Sync { file } => {
                 self.counters.syncs.add(1);
-                completion.result.map_err(|error| (file.path().display().to_string(), error))
+                ("sync", file.path().display().to_string())
             }
-            Kind::SyncDirectory { directory } => {
-                completion.result.map_err(|error| (directory.clone(), error))
-            }
+            Kind::WriteBack { file } => ("write back", file.path().display().to_string()),
+            Kind::SyncDirectory { directory } => ("sync", directory.clone()),
+            Kind::Remove(_) => unreachable!("removals were treated above"),
         };
-        // What a failed sync did not write is gone from the cache, also where only space was
+        // What could not be brought to the disk is gone from the cache, also where only space was
         // missing: nobody may try it again as if it were there.
-        let lost =
-            |(path, error)| IoError { kind: IoErrorKind::Other, ..io_error("sync", path, &error) };
-        let result = shown.map(drop).map_err(lost);
+        let lost = |error| IoError { kind: IoErrorKind::Other, ..io_error(action, path, &error) };
+        let result = completion.result.map(drop).map_err(lost);
         tools.done(seat, token, result);
     }
 
@@ -598,6 +717,7 @@ fn file_of(effect: &FileEffect<Token>) -> Option<&FileRef> {
         FileEffect::Read { file, .. }
         | FileEffect::Write { file, .. }
         | FileEffect::Sync { file, .. }
+        | FileEffect::WriteBack { file, .. }
         | FileEffect::Allocate { file, .. }
         | FileEffect::Truncate { file, .. } => Some(file),
         _ => None,

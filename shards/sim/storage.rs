@@ -126,6 +126,10 @@ impl Storage {
                 let at = self.in_order(now, &file, Delay::us(0, 0));
                 self.steps.put(at, Step { shard, what: What::SyncBegins { token, file } });
             }
+            FileEffect::WriteBack { ref file, .. } => {
+                let at = self.sync_delay(&file.path()).after(now, &mut self.random);
+                self.steps.put(at, Step { shard, what: What::Perform(effect) });
+            }
             FileEffect::Allocate { ref file, .. } | FileEffect::Truncate { ref file, .. } => {
                 let at = self.in_order(now, file, self.faults.names);
                 self.steps.put(at, Step { shard, what: What::Perform(effect) });
@@ -284,6 +288,12 @@ impl Storage {
                     .map(|open| self.disk.truncate(open.inode, length, wall_ms));
                 (token, FileOutcome::Done(result))
             }
+            // It gives no promise, so that a loss of power may take what it covered.
+            FileEffect::WriteBack { token, file, .. } => {
+                let checked = self.check("write back", &file.path());
+                let result = checked.and_then(|()| self.open(&file, false, wall_ms).map(drop));
+                (token, FileOutcome::Done(result))
+            }
             names => self.perform_names(wall_ms, names),
         };
         self.done.push_back((shard, token, outcome));
@@ -304,7 +314,7 @@ impl Storage {
                 }
                 (token, FileOutcome::Done(result))
             }
-            FileEffect::Remove { token, path } => {
+            FileEffect::Remove { token, path, .. } => {
                 let checked = self.check("remove", &path);
                 let result = checked.and_then(|()| self.disk.remove(&path, wall_ms));
                 (token, FileOutcome::Done(result))
@@ -371,15 +381,19 @@ impl Storage {
                 self.syncs += 1;
                 let sync = self.syncs;
                 self.disk.content(open.inode).sync_begins(sync);
-                let delay = match self.trouble(&file.path()) {
-                    Some(Trouble::SlowSyncs(delay)) => delay,
-                    _ => self.faults.sync,
-                };
-                let at = delay.after(now, &mut self.random);
+                let at = self.sync_delay(&file.path()).after(now, &mut self.random);
                 let what = What::SyncEnds { token, file: open, path: file.path(), sync };
                 self.steps.put(at, Step { shard, what });
             }
             Err(error) => self.done.push_back((shard, token, FileOutcome::Done(Err(error)))),
+        }
+    }
+
+    /// How long the disk takes to get what was written to a file.
+    fn sync_delay(&self, path: &Path) -> Delay {
+        match self.trouble(path) {
+            Some(Trouble::SlowSyncs(delay)) => delay,
+            _ => self.faults.sync,
         }
     }
 

@@ -8,7 +8,6 @@ mod assignments;
 mod complaints;
 mod connections;
 mod directories;
-mod dirt;
 mod files;
 mod frames;
 mod life;

@@ -12,14 +12,7 @@ use intercom::{AppendPartition, Appended, LogPosition, PartitionKey};
 use protocol::ErrorCode;
 use records::{Batch, BatchError, MaxTimestamp, Stamp, TimestampType};
 
-use crate::dirt::Dirt;
 use crate::rules::TopicRules;
-
-/// Bytes that a partition may have written and not synced before a sync is asked for, whatever
-/// the topic's flush policy says: the kernel's own writeback, left to itself, stalls a writer, and
-/// so does a large sync, since a journal commit waits for the data that it orders
-/// (docs/runtime.md has what was measured, and what is not explained yet).
-const DIRTY_BYTES_SYNC: u64 = 8 << 20;
 
 /// Who waits for an append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,8 +28,6 @@ pub(crate) enum Waiter {
 struct Waiting {
     /// The offset of its first record.
     base_offset: Offset,
-    /// Its size.
-    bytes: u64,
     durability: Durability,
     /// The offset behind its last record: the high watermark when it is done.
     end_offset: Offset,
@@ -67,8 +58,7 @@ pub(crate) struct Partition {
     waiting: VecDeque<Waiting>,
     /// Records that were appended since a sync was last demanded by `flush.messages`.
     unflushed_records: i64,
-    pub(crate) dirt: Dirt,
-    /// Of its dirt, what its directory has counted.
+    /// Of its dirty bytes, what its directory has counted.
     counted_dirt: u64,
     /// Whether it stands in its directory's list of dirty partitions.
     pub(crate) is_listed_dirty: bool,
@@ -116,7 +106,6 @@ impl Partition {
             high_watermark: Offset(0),
             waiting: VecDeque::new(),
             unflushed_records: 0,
-            dirt: Dirt::default(),
             counted_dirt: 0,
             is_listed_dirty: false,
             flush_timer: false,
@@ -255,7 +244,6 @@ impl Partition {
         let first = first.filter(|first| first.end_offset == end_offset);
         let waiting = Waiting {
             base_offset: earlier.first_offset,
-            bytes: 0,
             durability: first.expect("what is not acknowledged yet is awaited").durability,
             end_offset,
             waiter,
@@ -292,8 +280,6 @@ impl Partition {
         let info = self.log.append(now, batches)?;
         let end_offset = info.last_offset.plus(1);
         self.unflushed_records += end_offset.0 - base_offset.0;
-        let bytes = batch.size() as u64;
-        self.dirt.add(bytes);
         let durability = if self.unflushed_records >= self.rules.flush_messages {
             Durability::Synced(end_offset)
         } else {
@@ -305,7 +291,6 @@ impl Partition {
         };
         self.waiting.push_back(Waiting {
             base_offset,
-            bytes,
             durability,
             end_offset,
             waiter,
@@ -317,14 +302,10 @@ impl Partition {
     /// Whether the log should be synced now that the turn's batches are being written.
     pub(crate) fn wants_sync(&mut self) -> bool {
         let demanded = self.unflushed_records >= self.rules.flush_messages;
-        let dirty = self.dirt.fresh_bytes() >= DIRTY_BYTES_SYNC;
         if demanded {
             self.unflushed_records = 0;
         }
-        if demanded || dirty {
-            self.dirt.sync_is_asked(self.log.end_offset());
-        }
-        demanded || dirty
+        demanded
     }
 
     /// When to call [`Partition::flushed_by_time`] and sync, if records wait for nothing but the
@@ -342,12 +323,11 @@ impl Partition {
     pub(crate) fn flushed_by_time(&mut self) {
         self.flush_timer = false;
         self.unflushed_records = 0;
-        self.dirt.sync_is_asked(self.log.end_offset());
     }
 
     /// What its directory has counted of its dirt, and what there is now, which it will count.
     pub(crate) fn recount_dirt(&mut self) -> (u64, u64) {
-        let now = if self.log.state() == LogState::Open { self.dirt.bytes() } else { 0 };
+        let now = self.log.dirty_bytes();
         (std::mem::replace(&mut self.counted_dirt, now), now)
     }
 
@@ -355,7 +335,6 @@ impl Partition {
     /// those who read.
     pub(crate) fn progress(&mut self) -> Progress {
         let mut progress = Progress::default();
-        self.dirt.synced(self.log.flushed_end_offset());
         let log_start_offset = self.log.log_start_offset();
         while let Some(waiting) = self.waiting.front() {
             if !self.log.has_reached(waiting.durability) {
@@ -383,7 +362,6 @@ impl Partition {
     pub(crate) fn refuse_from(&mut self, from: Offset) -> Vec<(Waiter, Appended)> {
         let keep = self.waiting.iter().take_while(|waiting| waiting.base_offset < from).count();
         let refused: Vec<Waiting> = self.waiting.drain(keep..).collect();
-        self.dirt.take_back(refused.iter().map(|waiting| waiting.bytes).sum());
         refused.into_iter().map(|waiting| (waiting.waiter, storage_error())).collect()
     }
 

@@ -51,6 +51,10 @@ pub struct Setup {
     pub config: Arc<BrokerConfig>,
     /// Its log directories, in the order of `log.dirs`.
     pub log_directories: Arc<[LogDirectorySetup]>,
+    /// Bytes that the node may have written into one of its log directories and not brought to the
+    /// disk. A disk that is slower than the network would else be covered by the page cache until
+    /// the kernel's limit of dirty memory stalls every write of a core, to any disk.
+    pub dirty_bytes_max: u64,
     /// The listeners for clients. The first data shard opens them; the others know their names.
     pub listeners: Arc<[ListenerSetup]>,
 }

@@ -222,8 +222,7 @@ impl Shard {
     /// A shard that has done nothing yet.
     pub fn new(setup: Setup, random: Random) -> Self {
         let machines = usize::from(setup.data_shards) + 1;
-        let owner =
-            Owner::new(setup.data_shards, group_config(&setup.config), random.fork("groups"));
+        let owner = Owner::new(&setup, group_config(&setup.config), random.fork("groups"));
         let sessions_max = FETCH_SESSIONS_OF_NODE_MAX.div_ceil(usize::from(setup.data_shards));
         Self {
             mail: Mail::new(setup.shard, machines, setup.lane_slots),

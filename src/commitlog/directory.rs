@@ -243,7 +243,8 @@ impl Directory {
             Reading::Folder => FileEffect::List { token, directory: self.path.clone() },
             Reading::CleanShutdown => read(CLEAN_SHUTDOWN),
             Reading::RemovingMark => {
-                FileEffect::Remove { token, path: self.path.join(CLEAN_SHUTDOWN) }
+                let path = self.path.join(CLEAN_SHUTDOWN);
+                FileEffect::Remove { token, path, files: Vec::new() }
             }
             // Once anything is appended, no crash may bring the mark back.
             Reading::SyncingFolder => {

@@ -181,6 +181,7 @@ impl Log {
             Step::Prepare => self.on_prepared(outcome.done(), out, events),
             Step::Allocate => self.on_allocated(outcome.done().is_ok()),
             Step::Sync => self.on_synced(outcome.done(), out, events),
+            Step::WriteBack => self.on_written_back(outcome.done(), out, events),
             Step::Seal(base) => self.on_sealed(now, base, outcome.done(), out, events),
             Step::Snapshot(base) => self.on_snapshot(now, base, outcome.done(), out, events),
             Step::Undo => self.on_undone(outcome.done(), events),

@@ -615,7 +615,7 @@ impl Opening {
             let outstanding = u32::try_from(leftovers.len()).expect("a folder has few files");
             for name in leftovers {
                 let path = self.params.directory.join(name);
-                out.push(FileEffect::Remove { token: STEP, path });
+                out.push(FileEffect::Remove { token: STEP, path, files: Vec::new() });
             }
             self.stage = Stage::Settling { outstanding };
             return Ok(Progress::Going);
@@ -827,7 +827,7 @@ impl Opening {
         let gone = self.rebuild.needless(self.last.end, &bases);
         for offset in &gone {
             let path = names::segment_file(&self.params.directory, *offset, names::SNAPSHOT);
-            out.push(FileEffect::Remove { token: STEP, path });
+            out.push(FileEffect::Remove { token: STEP, path, files: Vec::new() });
         }
         u32::try_from(gone.len()).expect("a folder has few files")
     }

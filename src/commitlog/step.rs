@@ -20,6 +20,8 @@ pub(crate) enum Step {
     Allocate,
     /// The sync that was asked for.
     Sync,
+    /// What was written goes to the disk before anyone demands it.
+    WriteBack,
     /// The end of a segment that was rolled, or of the log: named by its base offset.
     Seal(Offset),
     /// The snapshot of the producers that belongs to the end of a segment, named by its base

@@ -50,6 +50,7 @@ impl Disk {
                 ("truncate", token, FileOutcome::Done(Ok(())))
             }
             FileEffect::Sync { token, .. } => ("sync", token, FileOutcome::Done(Ok(()))),
+            FileEffect::WriteBack { token, .. } => ("write back", token, FileOutcome::Done(Ok(()))),
             FileEffect::SyncDirectory { token, .. } => {
                 ("sync directory", token, FileOutcome::Done(Ok(())))
             }
@@ -66,7 +67,7 @@ impl Disk {
                 }
                 ("rename", token, FileOutcome::Done(result))
             }
-            FileEffect::Remove { token, path } => {
+            FileEffect::Remove { token, path, .. } => {
                 self.files.retain(|file, _| !file.starts_with(&path));
                 ("remove", token, FileOutcome::Done(Ok(())))
             }

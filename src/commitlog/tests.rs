@@ -2,7 +2,7 @@
 //! Kafka 4.4.0 wrote (`testdata/kafka`: a topic with `segment.index.bytes=64` and
 //! `index.interval.bytes=2048`, 60 records in each codec, closed in order).
 
-use api::{IoErrorKind, Part};
+use api::{FileEffect, IoErrorKind, Part};
 use base::{Duration, LeaderEpoch, Offset, Uuid};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -354,6 +354,62 @@ fn a_failed_sync_ends_the_log() {
     assert_eq!(bench.append(1, 10, 0), Err(AppendError::NotOpen));
     let read = bench.log.read(read_at(0, 100), &mut bench.out);
     assert_eq!(read.expect_err("the log has failed"), ReadError::NotOpen);
+}
+
+/// Of the write-backs among the effects: where each begins, and how long it is.
+fn write_backs(bench: &Bench) -> Vec<(u64, u32)> {
+    let of = |effect: &FileEffect<_>| match effect {
+        FileEffect::WriteBack { position, length, .. } => Some((*position, *length)),
+        _ => None,
+    };
+    bench.out.iter().filter_map(of).collect()
+}
+
+fn write_back_ends(bench: &mut Bench) {
+    let effect = bench.out.pop().expect("a write-back");
+    let (step, outcome) = bench.disk.perform(effect).expect("it is answered");
+    bench.log.on_file(bench.now, step, outcome, &mut bench.out, &mut bench.events);
+}
+
+#[test]
+fn what_is_written_goes_to_the_disk_in_portions_one_at_a_time() {
+    const MIB: usize = 1 << 20;
+    let mut bench = Bench::create(LogConfig { segment_bytes: 40 << 20, ..LogConfig::default() });
+    let append = |bench: &mut Bench, mebibytes: usize| {
+        for _ in 0..mebibytes {
+            // What one write takes is less than all of it, so that there are several.
+            bench.append(1, MIB - 200, 0).expect("there is room");
+        }
+        bench.log.flush_turn(bench.now, &mut bench.out);
+        while !bench.out.iter().all(|it| matches!(it, FileEffect::WriteBack { .. })) {
+            let written =
+                bench.out.iter().position(|it| !matches!(it, FileEffect::WriteBack { .. }));
+            let effect = bench.out.remove(written.expect("there is one"));
+            if let Some((step, outcome)) = bench.disk.perform(effect) {
+                bench.log.on_file(bench.now, step, outcome, &mut bench.out, &mut bench.events);
+            }
+            bench.log.flush_turn(bench.now, &mut bench.out);
+        }
+    };
+    append(&mut bench, 7);
+    assert_eq!(write_backs(&bench), []);
+    append(&mut bench, 2);
+    let first = bench.log.size_bytes();
+    assert_eq!(write_backs(&bench), [(0, u32::try_from(first).expect("small"))]);
+    append(&mut bench, 20);
+    assert_eq!(write_backs(&bench).len(), 1, "one is under way");
+    let second = bench.log.size_bytes() - first;
+    write_back_ends(&mut bench);
+    assert_eq!(write_backs(&bench), [(first, u32::try_from(second).expect("small"))]);
+    write_back_ends(&mut bench);
+    // A segment that was rolled is synced when it is sealed; the next one begins at 0 again.
+    append(&mut bench, 20);
+    assert!(matches!(write_backs(&bench)[..], [(at, _)] if at == first + second));
+    write_back_ends(&mut bench);
+    assert!(matches!(write_backs(&bench)[..], [(0, _)]), "{:?}", write_backs(&bench));
+    bench.disk.failing = Some(("write back", IoErrorKind::Other));
+    bench.run();
+    assert_eq!(bench.log.state(), LogState::Failed, "a sync would not tell of it again");
 }
 
 #[test]

@@ -29,6 +29,9 @@ pub struct NodePlan {
     pub cluster_id: Arc<str>,
     /// Its log directories, in the order of `log.dirs`.
     pub log_directories: Arc<[LogDirectorySetup]>,
+    /// Bytes that it may have written into one of them and not brought to the disk
+    /// ([`broker::Setup::dirty_bytes_max`]).
+    pub dirty_bytes_max: u64,
     /// Where its metadata log is.
     pub metadata_directory: PathBuf,
     /// The id of that directory.
@@ -109,6 +112,7 @@ fn setup(plan: &NodePlan, shard: ShardId, quorum: ShardId) -> Setup {
         cluster_id: Arc::clone(&plan.cluster_id),
         config: Arc::clone(&plan.config),
         log_directories: Arc::clone(&plan.log_directories),
+        dirty_bytes_max: plan.dirty_bytes_max,
         listeners: Arc::clone(&plan.listeners),
     }
 }

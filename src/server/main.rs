@@ -10,6 +10,7 @@ mod directories;
 mod format;
 mod layout;
 mod listeners;
+mod memory;
 mod output;
 mod start;
 

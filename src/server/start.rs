@@ -11,6 +11,7 @@ use crate::cli::StartOptions;
 use crate::directories::{self, Directories};
 use crate::layout::{Layout, layout};
 use crate::listeners::listeners;
+use crate::memory;
 use crate::output;
 
 /// `corelane start`.
@@ -59,6 +60,7 @@ pub(crate) fn start(config: BrokerConfig, directories: Directories) -> Result<()
         lane_slots: u32::try_from(settings.lane_slots).unwrap_or(u32::MAX),
         cluster_id: directories.cluster_id.as_str().into(),
         log_directories: directories.logs.iter().map(log_directory).collect(),
+        dirty_bytes_max: memory::dirty_bytes_max(directories.logs.len()),
         metadata_directory: directories.metadata.path.clone(),
         metadata_directory_id: directories.metadata.id,
         listeners: listeners(&config)?.into(),

@@ -95,6 +95,9 @@ fn what_is_written_is_read_back_also_past_the_end_and_after_a_reopen() {
     disk.perform(FileEffect::Sync { token: TOKEN, file }).done().expect("syncs");
     let directory = folder.path().to_owned();
     disk.perform(FileEffect::SyncDirectory { token: TOKEN, directory }).done().expect("syncs");
+    let file = again.clone();
+    let back = FileEffect::WriteBack { token: TOKEN, file, position: 0, length: 11 };
+    disk.perform(back).done().expect("writes back");
     let nothing = FileEffect::Write { token: TOKEN, file: again, position: 3, parts: vec![] };
     disk.perform(nothing).done().expect("writes nothing");
     stop(disk.node);
@@ -148,9 +151,11 @@ fn what_is_not_there_is_not_found_and_not_created() {
     assert!(!path.exists());
     let deep = FileRef::new(path.join("deep"));
     assert_eq!(kind(disk.write(&deep, 0, b"x")), IoErrorKind::NotFound);
+    let back = FileEffect::WriteBack { token: TOKEN, file: file.clone(), position: 0, length: 1 };
+    assert_eq!(kind(disk.perform(back).done()), IoErrorKind::NotFound);
     // Removing what is not there is a success; a hint about it is no event.
     let advise = FileEffect::Advise { file, position: 0, length: 0, advice: Advice::WillNeed };
-    disk.batch(vec![advise, FileEffect::Remove { token: TOKEN, path }]);
+    disk.batch(vec![advise, FileEffect::Remove { token: TOKEN, path, files: Vec::new() }]);
     next(&disk.outcomes).1.done().expect("is gone");
     stop(disk.node);
 }
@@ -191,11 +196,31 @@ fn directories_are_made_listed_renamed_and_removed_and_files_follow() {
     let entries = disk.perform(list).listed().expect("lists");
     let seen: Vec<_> = entries.iter().map(|e| (&e.name[..], e.is_directory, e.length)).collect();
     assert_eq!(seen, [("c.log", false, 4), ("sub", true, 0)]);
-    let remove = FileEffect::Remove { token: TOKEN, path: new.clone() };
+    let remove = FileEffect::Remove { token: TOKEN, path: new.clone(), files: Vec::new() };
     disk.perform(remove).done().expect("removes");
     assert!(!new.exists());
     // An open file can be read to its end though its name is gone.
     assert_eq!(disk.read(&files[0], 0, 9).expect("reads"), "1234");
+    stop(disk.node);
+}
+
+#[test]
+fn a_tree_is_removed_with_its_links_and_the_space_of_its_open_files() {
+    let (disk, folder) = (Disk::start(), folder());
+    let (tree, beside) = (folder.path().join("tree"), folder.path().join("beside"));
+    fs::create_dir_all(tree.join("a/b")).expect("makes");
+    fs::create_dir(&beside).expect("makes");
+    fs::write(beside.join("kept"), b"x").expect("writes");
+    std::os::unix::fs::symlink(&beside, tree.join("a/link")).expect("links");
+    let files: Vec<_> = ["1", "a/2", "a/b/3"].map(|name| FileRef::new(tree.join(name))).into();
+    for file in &files {
+        disk.write(file, 0, b"1234").expect("writes");
+    }
+    let remove = FileEffect::Remove { token: TOKEN, path: tree.clone(), files: files.clone() };
+    disk.perform(remove).done().expect("removes");
+    assert!(!tree.exists() && beside.join("kept").exists());
+    // Its handle was closed, so that nothing holds the space any more.
+    assert!(files.iter().all(|file| file.handle().is_none()));
     stop(disk.node);
 }
 
@@ -226,6 +251,8 @@ fn missing_permissions_are_told_and_a_file_that_may_be_read_is_read() {
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).expect("permits");
     fs::write(folder.path().join("readable"), b"words").expect("writes");
     fs::write(folder.path().join("secret"), b"words").expect("writes");
+    fs::create_dir(folder.path().join("kept")).expect("makes");
+    fs::write(folder.path().join("kept/words"), b"words").expect("writes");
     let secret = fs::Permissions::from_mode(0o600);
     fs::set_permissions(folder.path().join("secret"), secret).expect("permits");
     as_nobody("permissions_of_another_user", folder.path());
@@ -243,6 +270,8 @@ fn permissions_of_another_user() {
     disk.perform(sync).done().expect("syncs");
     let secret = FileRef::new(folder.join("secret"));
     assert_eq!(kind(disk.read(&secret, 0, 9)), IoErrorKind::Permission);
+    let remove = FileEffect::Remove { token: TOKEN, path: folder.join("kept"), files: Vec::new() };
+    assert_eq!(kind(disk.perform(remove).done()), IoErrorKind::Permission);
     let new = FileRef::new(folder.join("new"));
     assert_eq!(kind(disk.write(&new, 0, b"x")), IoErrorKind::Permission);
     let make = FileEffect::MakeDirectory { token: TOKEN, path: folder.join("d") };

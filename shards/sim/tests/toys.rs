@@ -338,7 +338,7 @@ impl Machine for Giver {
             }
             Event::File { outcome: api::FileOutcome::Read(_), .. } => {
                 let path = "/data/gift".into();
-                effects.file(FileEffect::Remove { token: Token::NONE, path });
+                effects.file(FileEffect::Remove { token: Token::NONE, path, files: Vec::new() });
             }
             Event::Closed { reason, .. } => assert_eq!(reason, api::CloseReason::Asked),
             Event::Stop => effects.push(Effect::Stopped),

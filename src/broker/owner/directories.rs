@@ -5,22 +5,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Token;
 use bytes::Bytes;
-use commitlog::LogState;
 use intercom::{AppendPartition, Appended, PartitionKey};
 use protocol::ErrorCode;
 
 use super::{Desk, Notice, Owner};
 use crate::partition::Place;
 
-/// Bytes that a node may have written into one directory and not synced. A disk that is slower than
-/// the network would else be covered by the page cache until the kernel's limit of dirty memory (a
-/// fifth of it by default) stalls every write of the core, to any disk.
-const DIRTY_BYTES_PER_DIRECTORY_MAX: u64 = 256 << 20;
-/// The part of it that a shard has at least: a few of the syncs that a partition asks for itself.
+/// The part of `Setup::dirty_bytes_max` that a shard has at least: a few of the portions that a log
+/// brings to the disk itself.
 const DIRTY_BYTES_PER_SHARD_MIN: u64 = 32 << 20;
-/// Syncs of one directory that a shard has under way because of the directory's dirt. Few, since
-/// each commit of a journal waits for the others' data; those that a topic demands are not counted.
-const EARLY_SYNCS_MAX: usize = 4;
+/// Logs of one directory that a shard has brought to the disk at a time because of the directory's
+/// dirt. Few, so that the disk gets long runs of bytes.
+const WRITE_BACKS_MAX: usize = 4;
 /// Bytes of appends that wait for one directory; more are told to try again.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
@@ -44,16 +40,16 @@ struct Disk {
     dirty_bytes: u64,
     /// Dirty partitions, those first that have been so for the longest.
     dirty: VecDeque<Token>,
-    /// Partitions with a sync under way that was asked for here.
-    syncing: BTreeSet<Token>,
+    /// Partitions with a write-back under way that was asked for here.
+    cleaning: BTreeSet<Token>,
     /// Parts of appends that wait until there is less, in order.
     waiting: VecDeque<(AppendPartition, Place)>,
     waiting_bytes: usize,
 }
 
 impl Directories {
-    pub(super) fn new(data_shards: u16) -> Self {
-        let part = DIRTY_BYTES_PER_DIRECTORY_MAX / u64::from(data_shards);
+    pub(super) fn new(data_shards: u16, dirty_bytes_max: u64) -> Self {
+        let part = dirty_bytes_max / u64::from(data_shards);
         Self {
             offline: BTreeSet::new(),
             unclosed: BTreeSet::new(),
@@ -129,8 +125,8 @@ impl Owner {
         let (before, now) = partition.recount_dirt();
         let disk = self.directories.disks.entry(partition.directory).or_default();
         disk.dirty_bytes = disk.dirty_bytes + now - before;
-        if now == 0 || !partition.dirt.is_syncing() {
-            disk.syncing.remove(&token);
+        if now == 0 || !partition.log.is_writing_back() {
+            disk.cleaning.remove(&token);
         }
         if now > 0 && !std::mem::replace(&mut partition.is_listed_dirty, true) {
             disk.dirty.push_back(token);
@@ -138,25 +134,23 @@ impl Owner {
         self.directories.is_any_behind |= disk.dirty_bytes >= self.directories.dirty_bytes_max;
     }
 
-    /// Syncs what has been dirty for the longest, where a directory has much dirt.
-    pub(super) fn sync_early(&mut self, desk: &mut Desk<'_>) {
-        let sync_at = self.directories.dirty_bytes_max / 2;
-        let much = |(_, disk): &(&u16, &Disk)| disk.dirty_bytes >= sync_at;
+    /// Brings to the disk what has been dirty for the longest, where a directory has much dirt.
+    pub(super) fn clean_early(&mut self, desk: &mut Desk<'_>) {
+        let clean_at = self.directories.dirty_bytes_max / 2;
+        let much = |(_, disk): &(&u16, &Disk)| disk.dirty_bytes >= clean_at;
         let full: Vec<u16> = self.directories.disks.iter().filter(much).map(|it| *it.0).collect();
         for directory in full {
             while let Some(disk) = self.directories.disks.get_mut(&directory)
-                && disk.syncing.len() < EARLY_SYNCS_MAX
+                && disk.cleaning.len() < WRITE_BACKS_MAX
                 && let Some(token) = disk.dirty.pop_front()
             {
                 let Some(partition) = self.partitions.get_mut(token) else { continue };
                 partition.is_listed_dirty = false;
-                let is_open = partition.log.state() == LogState::Open;
-                if is_open && partition.dirt.fresh_bytes() > 0 {
-                    partition.dirt.sync_is_asked(partition.log.end_offset());
-                    disk.syncing.insert(token);
-                    partition.log.request_sync(&mut self.log_effects);
-                    self.file_log_effects(desk, token);
+                partition.log.write_back(&mut self.log_effects);
+                if partition.log.is_writing_back() {
+                    disk.cleaning.insert(token);
                 }
+                self.file_log_effects(desk, token);
             }
         }
     }

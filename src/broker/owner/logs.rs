@@ -216,7 +216,7 @@ impl Owner {
             self.count_dirt(token);
             self.file_log_effects(desk, token);
         }
-        self.sync_early(desk);
+        self.clean_early(desk);
     }
 
     /// Sees to it that the partition's log is looked at when the turn ends.

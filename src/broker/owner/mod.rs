@@ -29,6 +29,7 @@ use protocol::ErrorCode;
 use crate::files::Files;
 use crate::mail::Mail;
 use crate::partition::{Partition, Place};
+use crate::setup::Setup;
 use crate::watches::Watches;
 
 /// Partitions of one shard.
@@ -176,7 +177,7 @@ pub(crate) struct Owner {
 
 impl Owner {
     /// No partitions yet.
-    pub(crate) fn new(data_shards: u16, group_config: GroupConfig, random: Random) -> Self {
+    pub(crate) fn new(setup: &Setup, group_config: GroupConfig, random: Random) -> Self {
         Self {
             locating_loads: Map::default(),
             hosts: Hosts::default(),
@@ -186,7 +187,7 @@ impl Owner {
             by_key: Map::default(),
             opening: BTreeSet::new(),
             closing: BTreeSet::new(),
-            directories: Directories::new(data_shards),
+            directories: Directories::new(setup.data_shards, setup.dirty_bytes_max),
             serving: Slab::new(SERVING_MAX),
             searches: Map::default(),
             locating: Map::default(),

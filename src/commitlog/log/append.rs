@@ -23,6 +23,10 @@ const WRITE_BYTES_MAX: u32 = 8 << 20;
 /// What one write takes, in parts: a system call takes no more.
 const WRITE_PARTS_MAX: usize = 1024;
 
+/// Bytes that a log writes before it brings them to the disk, whoever demands it or not: the
+/// kernel's own writeback, left to itself, stalls a writer when memory fills with such bytes.
+const WRITE_BACK_BYTES: u32 = 8 << 20;
+
 /// Space that is taken ahead of the end, at most.
 const ALLOCATE_BYTES_MAX: u64 = 64 << 20;
 /// A log that would take less than this ahead takes nothing: it is quiet.
@@ -91,6 +95,11 @@ pub(super) struct Writer {
     /// Outcomes that are awaited of the making of a segment's files.
     pub(super) preparing: u32,
     pub(super) sync: SyncState,
+    write_back: WriteBack,
+    /// Bytes of the segments before the one that is written, since the log was opened.
+    rolled_bytes: u64,
+    /// So many of the bytes that the log took since it was opened, the oldest, are on the disk.
+    clean_bytes: u64,
     /// Segments that were rolled and are not sealed yet, oldest first.
     pub(super) sealing: VecDeque<Sealing>,
     space: Space,
@@ -120,9 +129,20 @@ pub(super) struct SyncState {
     done: Offset,
     /// What the sync that is under way will have made durable, and of which segment.
     pub(super) under_way: Option<(Offset, Offset)>,
+    /// How many bytes will be clean then.
+    cleans: u64,
     outstanding: u32,
     /// Whether the names of the segment's files are durable.
     folder_done: bool,
+}
+
+/// How much of the segment that is written was brought to the disk, or is on its way.
+#[derive(Debug, Default)]
+struct WriteBack {
+    segment: Offset,
+    begun_to: u32,
+    /// While one is under way: how many bytes will be clean then.
+    cleans: Option<u64>,
 }
 
 /// A segment that was rolled.
@@ -161,6 +181,8 @@ impl Writer {
             created_ms: now.wall_ms,
             written_to: (active.base, active.bytes),
             sync: SyncState { done, ..SyncState::default() },
+            write_back: WriteBack { segment: active.base, begun_to: active.bytes, cleans: None },
+            clean_bytes: u64::from(active.bytes),
             ..Self::default()
         }
     }
@@ -187,7 +209,8 @@ impl Writer {
             let snapshot = sealing.snapshot.as_ref();
             sealing.outstanding.is_some() || snapshot.is_some_and(SnapshotFile::is_under_way)
         });
-        self.is_under_way() || self.sync.under_way.is_some() || seals
+        let goes_to_disk = self.sync.under_way.is_some() || self.write_back.cleans.is_some();
+        self.is_under_way() || goes_to_disk || seals
     }
 
     fn oldest_run_of(&self, segment: Offset) -> bool {
@@ -369,7 +392,8 @@ impl Log {
         assert!(base > segment.base, "a segment rolls to a later offset");
         segment.marks.settle();
         segment.modified_ms = now.wall_ms;
-        let old = segment.base;
+        let (old, bytes) = (segment.base, u64::from(segment.bytes));
+        self.writer.rolled_bytes += bytes;
         let mut index = std::mem::take(&mut self.writer.index);
         index.add_largest_time();
         self.writer.sealing.push_back(Sealing {
@@ -472,6 +496,7 @@ impl Log {
                 events.push(LogEvent::Written { end_offset: run.next });
                 self.seal_next(out);
                 self.sync_on(out);
+                self.write_back_from(WRITE_BACK_BYTES, out);
             }
             Err(cause) if cause.kind == IoErrorKind::NoSpace => {
                 let from = run.first;
@@ -486,6 +511,9 @@ impl Log {
     fn take_back(&mut self, run: Run, out: &mut LogEffects) {
         self.writer.waiting.clear();
         self.writer.unwritten_bytes = 0;
+        let taken = self.taken_bytes_at(run.segment, run.position);
+        self.writer.rolled_bytes = taken - u64::from(run.position);
+        self.writer.clean_bytes = self.writer.clean_bytes.min(taken);
         self.segments.retain(|segment| segment.base <= run.segment);
         while let Some(sealing) = self.writer.sealing.pop_back_if(|it| it.base >= run.segment) {
             self.writer.index = sealing.index;
@@ -529,11 +557,14 @@ impl Log {
         let active = self.active();
         let (base, file) = (active.base, active.log.clone());
         let covers = self.writer.written_end;
+        let (segment, position) = self.writer.written_to;
+        let cleans = self.taken_bytes_at(segment, position);
         let sync = &mut self.writer.sync;
         if sync.under_way.is_some() || sync.target <= sync.done || covers <= sync.done {
             return;
         }
         sync.under_way = Some((base, covers));
+        sync.cleans = cleans;
         sync.outstanding = 1;
         out.push(FileEffect::Sync { token: LogStep(Step::Sync), file });
         if !sync.folder_done {
@@ -560,6 +591,8 @@ impl Log {
             return;
         }
         let Some((segment, covers)) = sync.under_way.take() else { return };
+        let cleans = sync.cleans;
+        self.is_clean_to(cleans);
         if segment == self.active().base {
             let sync = &mut self.writer.sync;
             sync.folder_done = true;
@@ -567,6 +600,80 @@ impl Log {
         }
         self.note_flushed(events);
         self.sync_on(out);
+    }
+
+    /// Bytes that were appended and are not known to be on the disk, nearly: those that a rolled
+    /// segment has left count as clean as soon as some of the next one are.
+    pub fn dirty_bytes(&self) -> u64 {
+        match self.state {
+            LogState::Open | LogState::Closing => {
+                let taken = self.writer.rolled_bytes + u64::from(self.active().bytes);
+                taken.saturating_sub(self.writer.clean_bytes)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Whether written bytes are being brought to the disk.
+    pub fn is_writing_back(&self) -> bool {
+        self.writer.write_back.cleans.is_some()
+    }
+
+    /// Brings all that was written to the disk, without the promise of a sync, unless that is under
+    /// way. A log does it itself by portions of some megabytes: this is for one whose directory has
+    /// too much to catch up with.
+    pub fn write_back(&mut self, out: &mut LogEffects) {
+        self.write_back_from(1, out);
+    }
+
+    /// Brings what was written to the disk, once it is `bytes_min` and unless that is under way.
+    /// What a rolled segment has left is done when it is sealed.
+    fn write_back_from(&mut self, bytes_min: u32, out: &mut LogEffects) {
+        let (segment, end) = self.writer.written_to;
+        let cleans = self.taken_bytes_at(segment, end);
+        let write_back = &mut self.writer.write_back;
+        if write_back.segment != segment {
+            (write_back.segment, write_back.begun_to) = (segment, 0);
+        }
+        let begin = write_back.begun_to.min(end);
+        let waits = write_back.cleans.is_some() || self.state != LogState::Open;
+        if waits || end - begin < bytes_min {
+            return;
+        }
+        (write_back.begun_to, write_back.cleans) = (end, Some(cleans));
+        let file = self.segments[self.place_of(segment)].log.clone();
+        let (token, position) = (LogStep(Step::WriteBack), u64::from(begin));
+        out.push(FileEffect::WriteBack { token, file, position, length: end - begin });
+    }
+
+    pub(super) fn on_written_back(
+        &mut self,
+        result: IoResult<()>,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        let cleans = self.writer.write_back.cleans.take();
+        match result {
+            // The kernel tells of bytes that it could not write only once: a sync that follows
+            // would not know. What a deleted segment had nobody misses.
+            Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
+            _ => {
+                self.is_clean_to(cleans.unwrap_or(0));
+                self.write_back_from(WRITE_BACK_BYTES, out);
+            }
+        }
+    }
+
+    fn is_clean_to(&mut self, bytes: u64) {
+        self.writer.clean_bytes = self.writer.clean_bytes.max(bytes);
+    }
+
+    /// How many bytes the log had taken since it was opened, at a position of a segment.
+    fn taken_bytes_at(&self, segment: Offset, position: u32) -> u64 {
+        let rolled = &self.segments[self.place_of(segment)..self.segments.len() - 1];
+        let behind: u64 = rolled.iter().map(|segment| u64::from(segment.bytes)).sum();
+        // What was there when the log was opened counts for the segment that is written.
+        self.writer.rolled_bytes.saturating_sub(behind) + u64::from(position)
     }
 
     /// Ends the oldest segment that was rolled, once all of it is written.
@@ -647,6 +754,11 @@ impl Log {
             return;
         }
         self.writer.sealing.pop_front();
+        let place = self.place_of(base);
+        if let Some(sealed) = self.segments.get(place).filter(|segment| segment.base == base) {
+            let bytes = sealed.bytes;
+            self.is_clean_to(self.taken_bytes_at(base, bytes));
+        }
         if base == self.active().base {
             self.writer.sync.done = self.writer.end;
         }

@@ -234,14 +234,16 @@ impl Log {
             let path = file.path().to_path_buf();
             // What was not there to be renamed has the name that a new file may have by now.
             if path.as_os_str().as_encoded_bytes().ends_with(names::DELETED.as_bytes()) {
-                out.push(FileEffect::Remove { token: LogStep(Step::Delete), path });
+                let token = LogStep(Step::Delete);
+                out.push(FileEffect::Remove { token, path, files: vec![file] });
             }
         }
         if let Some(removing) = &mut self.removing
             && removing.due.take_if(|due| *due <= now.mono).is_some()
         {
             let path = removing.path.clone();
-            out.push(FileEffect::Remove { token: LogStep(Step::Remove), path });
+            let files = self.segments.iter().map(|segment| segment.log.clone()).collect();
+            out.push(FileEffect::Remove { token: LogStep(Step::Remove), path, files });
         }
     }
 

@@ -297,6 +297,7 @@ fn setup(shard: u16, data_shards: u16, directories: &[&str]) -> Setup {
                 id: World::directory_id(index),
             })
             .collect(),
+        dirty_bytes_max: 256 << 20,
         listeners: vec![ListenerSetup {
             name: "PLAINTEXT".into(),
             address,
