@@ -2,10 +2,10 @@
 
 use std::io::Write;
 use std::net::TcpStream;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use blackbox::wire::{self, Batch, Produced, Rest};
-use blackbox::{Broker, Running, Target, target};
+use blackbox::{Broker, Running, TIME_MAX, Target, target};
 
 const NONE: i16 = 0;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
@@ -64,6 +64,22 @@ impl Raw {
         self.stream.write_all(&request).expect("sending a batch");
         let answer = wire::answer(&mut self.stream, 2).expect("an answer");
         Produced::read(&answer, self.topic)
+    }
+
+    /// Asks for the producers of a partition: the error, its sentence and how many there are.
+    fn describe(&mut self, topic: &str, partition: i32) -> (i16, Option<String>, u8) {
+        let length = i8::try_from(topic.len() + 1).expect("a short name");
+        let mut body = wire::Bytes::default();
+        body.i8(2).i8(length).raw(topic.as_bytes()).i8(2).i32(partition).i8(0).i8(0);
+        let request = wire::flexible_request(wire::DESCRIBE_PRODUCERS, 0, 3, &body.0);
+        self.stream.write_all(&request).expect("asking for producers");
+        let answer = wire::answer(&mut self.stream, 3).expect("an answer");
+        let mut rest = Rest(&answer);
+        // Tags of the header, throttle time, one topic, its name, one partition.
+        rest.take(1 + 4 + 1);
+        assert_eq!(rest.compact_string().as_deref(), Some(topic));
+        assert_eq!((rest.u8(), rest.i32()), (2, partition));
+        (rest.i16(), rest.compact_string(), rest.u8() - 1)
     }
 
     /// Sends batches, each of which must get this answer.
@@ -193,21 +209,23 @@ fn producers_are_described() {
         ("idem-absent", 0, (UNKNOWN_TOPIC_OR_PARTITION, true, 0)),
         ("no name", 0, (INVALID_TOPIC_EXCEPTION, true, 0)),
     ] {
-        let length = i8::try_from(topic.len() + 1).expect("a short name");
-        let mut body = wire::Bytes::default();
-        body.i8(2).i8(length).raw(topic.as_bytes()).i8(2).i32(partition).i8(0).i8(0);
-        let request = wire::flexible_request(wire::DESCRIBE_PRODUCERS, 0, 3, &body.0);
-        raw.stream.write_all(&request).expect("asking for producers");
-        let answer = wire::answer(&mut raw.stream, 3).expect("an answer");
-        let mut rest = Rest(&answer);
-        // Tags of the header, throttle time, one topic, its name, one partition.
-        rest.take(1 + 4 + 1);
-        assert_eq!(rest.compact_string().as_deref(), Some(topic));
-        assert_eq!((rest.u8(), rest.i32()), (2, partition));
-        let (error, message) = (rest.i16(), rest.compact_string());
-        let count = rest.u8() - 1;
+        let (error, message, count) = raw.describe(topic, partition);
         assert_eq!((error, message.is_some(), count), expected, "{topic}-{partition}: {message:?}");
     }
+}
+
+#[test]
+fn a_producer_that_wrote_too_long_ago_is_forgotten() {
+    let broker = Broker::start(&[("producer.id.expiration.check.interval.ms", "100")]);
+    broker.kafka("topics --create --topic idem-old").ok();
+    let mut raw = Raw::start(&broker, "idem-old");
+    // What is too long ago is told by the records' own time.
+    raw.check(&[((0, 0, 1), (NONE, 0))]);
+    let begin = Instant::now();
+    while raw.describe("idem-old", 0) != (NONE, None, 0) {
+        assert!(begin.elapsed() < TIME_MAX, "it is still known");
+    }
+    raw.check(&[((0, 77, 1), (NONE, 1))]);
 }
 
 #[test]
