@@ -121,5 +121,5 @@ fn log_directory(disk: &Disk, path: &str) -> Result<LogDirectorySetup, String> {
     let properties = MetaProperties::parse(&String::from_utf8_lossy(text))
         .map_err(|error| format!("meta.properties: {error}"))?;
     let id = properties.directory_id.ok_or("meta.properties has no directory id")?;
-    Ok(LogDirectorySetup { path: path.to_owned(), id })
+    Ok(LogDirectorySetup { path: path.to_owned(), id, offline: None })
 }

@@ -58,10 +58,16 @@ impl Shard {
         let directories = self.setup.log_directories.clone();
         for (index, directory) in directories.iter().enumerate() {
             let index = u16::try_from(index).expect("directories are few");
-            let mut steps = Vec::new();
-            let directory = Directory::open(directory.path.clone(), &mut steps);
-            self.life.keeper().directories.push(directory);
+            let (path, mut steps) = (directory.path.clone(), Vec::new());
+            let opened = match directory.offline {
+                Some(_) => Directory::offline(path),
+                None => Directory::open(path, &mut steps),
+            };
+            self.life.keeper().directories.push(opened);
             self.file_directory_effects(io, index, steps);
+            if let Some(sentence) = &directory.offline {
+                self.found_offline(io, index, sentence.clone());
+            }
         }
     }
 
@@ -92,16 +98,16 @@ impl Shard {
                 if self.life.keeper().found[usize::from(index)].is_some() {
                     self.directory_failed(io, index, cause.to_string());
                 } else {
-                    self.say_offline(index, &cause.to_string());
-                    let found = LogDirectory {
-                        offline: Some(cause.to_string()),
-                        clean_shutdown: None,
-                        logs: Map::default(),
-                    };
-                    self.directory_found(io, index, found);
+                    self.found_offline(io, index, cause.to_string());
                 }
             }
         }
+    }
+
+    fn found_offline(&mut self, io: &mut Io<'_>, index: u16, sentence: String) {
+        self.say_offline(index, &sentence);
+        let (offline, logs) = (Some(sentence), Map::default());
+        self.directory_found(io, index, LogDirectory { offline, clean_shutdown: None, logs });
     }
 
     fn directory_found(&mut self, io: &mut Io<'_>, index: u16, found: LogDirectory) {

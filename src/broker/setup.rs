@@ -15,6 +15,8 @@ pub struct LogDirectorySetup {
     pub path: PathBuf,
     /// Its id, from its `meta.properties`.
     pub id: Uuid,
+    /// Why it could not even be read, if so; its id is `DirectoryId.LOST` then.
+    pub offline: Option<String>,
 }
 
 /// A listener that clients connect to.

@@ -136,6 +136,11 @@ impl Directory {
         }
     }
 
+    /// A directory that could not be read: it takes nothing, and says nothing.
+    pub fn offline(path: PathBuf) -> Self {
+        Self { reading: None, has_failed: true, ..Self::open(path, &mut Vec::new()) }
+    }
+
     /// Takes the outcome of one of its effects.
     pub fn on_file(
         &mut self,
@@ -166,6 +171,9 @@ impl Directory {
         entries: Vec<(TopicPartition, Offset)>,
         out: &mut Out,
     ) {
+        if self.has_failed {
+            return;
+        }
         if self.writing.contains_key(&kind) {
             self.next.insert(kind, entries);
             return;

@@ -17,7 +17,7 @@ use quorum::{Quorum, QuorumParams};
 
 pub use broker::{ListenerSetup, LogDirectorySetup};
 pub use intercom::Message;
-pub use metadata::SecurityProtocol;
+pub use metadata::{DIRECTORY_LOST, SecurityProtocol};
 pub use quorum::format;
 
 /// Everything that was read of configuration, directories and machine before a node starts.

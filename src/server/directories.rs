@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use base::Uuid;
 use commitlog::MetaProperties;
 use config::BrokerConfig;
+use node::DIRECTORY_LOST;
 use ring::FileLock;
 
 /// The file that says to which cluster and node a directory belongs.
@@ -18,6 +19,24 @@ const LOCK: &str = ".lock";
 pub(crate) struct DataDirectory {
     pub(crate) path: PathBuf,
     pub(crate) id: Uuid,
+    /// Why it cannot be read, if so: the node starts without it.
+    pub(crate) offline: Option<String>,
+}
+
+/// Why a directory is not opened.
+#[derive(Debug)]
+enum Refusal {
+    /// Its disk refuses.
+    Broken(String),
+    /// It is not this node's, or it is in use.
+    Wrong(String),
+}
+
+impl From<Refusal> for String {
+    fn from(refusal: Refusal) -> Self {
+        let (Refusal::Broken(sentence) | Refusal::Wrong(sentence)) = refusal;
+        sentence
+    }
 }
 
 /// The directories of a node, locked for as long as this lives.
@@ -31,15 +50,25 @@ pub(crate) struct Directories {
     _locks: Vec<FileLock>,
 }
 
-/// Reads and locks the directories that a configuration names.
+/// Reads and locks the directories that a configuration names. One whose disk refuses is offline,
+/// unless it is the one of the metadata log.
 ///
 /// # Errors
 /// A sentence on what is wrong and what to do; nothing has been changed.
 pub(crate) fn open(config: &BrokerConfig) -> Result<Directories, String> {
     let (mut logs, mut locks, mut cluster_id) = (Vec::new(), Vec::new(), None);
     for path in paths(config) {
-        locks.push(lock(&path)?);
-        let found = read(&path)?;
+        let opened = lock(&path).and_then(|lock| Ok((lock, read(&path)?)));
+        let (lock, found) = match opened {
+            Ok(opened) => opened,
+            Err(Refusal::Broken(sentence)) if path != Path::new(&config.metadata_log_dir) => {
+                let (id, offline) = (DIRECTORY_LOST, Some(sentence));
+                logs.push(DataDirectory { path, id, offline });
+                continue;
+            }
+            Err(refusal) => return Err(refusal.into()),
+        };
+        locks.push(lock);
         check(config, &path, &found, cluster_id.as_deref())?;
         cluster_id.get_or_insert(found.cluster_id);
         // A directory from before directories had ids gets none here: an id that is made up at
@@ -51,12 +80,12 @@ pub(crate) fn open(config: &BrokerConfig) -> Result<Directories, String> {
                 path.join(META_PROPERTIES).display()
             )
         })?;
-        logs.push(DataDirectory { path, id });
+        logs.push(DataDirectory { path, id, offline: None });
     }
     let metadata = PathBuf::from(&config.metadata_log_dir);
     let index = logs.iter().position(|directory| directory.path == metadata);
     let index = index.expect("the metadata directory is among those that were read");
-    let metadata = DataDirectory { path: metadata, id: logs[index].id };
+    let metadata = DataDirectory { path: metadata, id: logs[index].id, offline: None };
     logs.retain(|directory| config.log_dirs.iter().any(|path| Path::new(path) == directory.path));
     let cluster_id = cluster_id.expect("log.dirs is never empty");
     Ok(Directories { cluster_id, logs, metadata, _locks: locks })
@@ -75,24 +104,34 @@ pub(crate) fn paths(config: &BrokerConfig) -> Vec<PathBuf> {
 
 /// What the `meta.properties` of a directory say; nothing where it is not formatted.
 pub(crate) fn read_if_formatted(path: &Path) -> Result<Option<MetaProperties>, String> {
+    Ok(try_to_read(path)?)
+}
+
+fn try_to_read(path: &Path) -> Result<Option<MetaProperties>, Refusal> {
     let file = path.join(META_PROPERTIES);
     let text = match read_text(&file) {
         Ok(text) => text,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(format!("cannot read {}: {error}", file.display())),
+        Err(error) => {
+            let sentence = format!("cannot read {}: {error}", file.display());
+            return Err(Refusal::Broken(sentence));
+        }
     };
     let found = MetaProperties::parse(&text);
-    found.map(Some).map_err(|error| format!("{} cannot be used: {error}", file.display()))
+    let wrong = |error| Refusal::Wrong(format!("{} cannot be used: {error}", file.display()));
+    found.map(Some).map_err(wrong)
 }
 
-fn read(path: &Path) -> Result<MetaProperties, String> {
-    read_if_formatted(path)?.ok_or_else(|| {
-        format!(
-            "No `meta.properties` found in {} (have you run `corelane format` to format the \
-             directory?)",
-            path.display()
-        )
-    })
+fn read(path: &Path) -> Result<MetaProperties, Refusal> {
+    try_to_read(path)?.ok_or_else(|| not_formatted(path))
+}
+
+fn not_formatted(path: &Path) -> Refusal {
+    Refusal::Wrong(format!(
+        "No `meta.properties` found in {} (have you run `corelane format` to format the \
+         directory?)",
+        path.display()
+    ))
 }
 
 fn check(
@@ -122,21 +161,17 @@ fn check(
     }
 }
 
-fn lock(path: &Path) -> Result<FileLock, String> {
+fn lock(path: &Path) -> Result<FileLock, Refusal> {
     let file = path.join(LOCK);
     match FileLock::take(&file) {
         Ok(Some(lock)) => Ok(lock),
-        Ok(None) => Err(format!(
+        Ok(None) => Err(Refusal::Wrong(format!(
             "Failed to acquire lock on file .lock in {}. A Kafka instance in another process or \
              thread is using this directory",
             path.display()
-        )),
-        Err(error) if error.kind() == ErrorKind::NotFound => Err(format!(
-            "No `meta.properties` found in {} (have you run `corelane format` to format the \
-             directory?)",
-            path.display()
-        )),
-        Err(error) => Err(format!("cannot lock {}: {error}", file.display())),
+        ))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(not_formatted(path)),
+        Err(error) => Err(Refusal::Broken(format!("cannot lock {}: {error}", file.display()))),
     }
 }
 
@@ -182,6 +217,19 @@ mod tests {
         assert!(again.contains("Failed to acquire lock"), "{again}");
         drop(opened);
         open(&config).expect("the lock has gone");
+    }
+
+    #[test]
+    fn a_directory_whose_disk_refuses_is_offline_unless_it_has_the_metadata() {
+        let (one, two) = (tempfile::tempdir().expect("dir"), tempfile::NamedTempFile::new());
+        let two = two.expect("a file in the way");
+        format(one.path(), 1, "c");
+        let opened = open(&config(&[one.path(), two.path()])).expect("one is left");
+        let offline: Vec<bool> = opened.logs.iter().map(|one| one.offline.is_some()).collect();
+        assert_eq!(offline, [false, true]);
+        drop(opened);
+        let error = open(&config(&[two.path(), one.path()])).expect_err("the metadata are there");
+        assert!(error.contains("Not a directory"), "{error}");
     }
 
     #[test]

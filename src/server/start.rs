@@ -75,7 +75,8 @@ pub(crate) fn start(config: BrokerConfig, directories: Directories) -> Result<()
 }
 
 fn log_directory(directory: &directories::DataDirectory) -> LogDirectorySetup {
-    LogDirectorySetup { path: directory.path.clone(), id: directory.id }
+    let (path, offline) = (directory.path.clone(), directory.offline.clone());
+    LogDirectorySetup { path, id: directory.id, offline }
 }
 
 fn threads(plan: &NodePlan, layout: &Layout) -> Result<Vec<ThreadSpec<node::Message>>, String> {

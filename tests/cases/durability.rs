@@ -111,12 +111,12 @@ fn a_full_disk_leaves_the_other_directories_alone() {
 #[test]
 fn a_directory_that_fails_takes_no_other_with_it() {
     let settings = [("log.dirs", "{folder}/data,{folder}/more"), ("log.segment.bytes", "1048576")];
-    let broker = Broker::start(&settings);
+    let mut broker = Broker::start(&settings);
     let [sound, lost] = two_topics(&broker, |topic| broker.path(&format!("more/{topic}-0")));
-    fs::remove_dir_all(broker.path("more")).expect("it is there");
+    fs::rename(broker.path("more"), broker.path("away")).expect("it is there");
     fs::write(broker.path("more"), []).expect("a file in the way of the directory");
-    // The next segment cannot be made.
-    let mut acknowledged = 0;
+    // The next segment cannot be made, if nothing was written there before. One record is there.
+    let mut acknowledged = 1;
     assert_eq!(fill(&broker, &lost, &mut acknowledged), Some(STORAGE_ERROR));
     assert_eq!(produce_one(&broker, &sound), NONE);
     broker
@@ -126,6 +126,20 @@ fn a_directory_that_fails_takes_no_other_with_it() {
         .says(&format!("{sound}-0"));
     broker.kafka(&format!("topics --describe --topic {lost}")).ok().says("Leader: none");
     broker.kafka(&format!("topics --describe --topic {sound}")).ok().says("Leader: 1");
+    // Nor does it keep the broker from starting, and what was in it is not made anew elsewhere.
+    broker.stop();
+    broker.start_again();
+    broker.kafka(&format!("topics --describe --topic {lost}")).ok().says("Leader: none");
+    assert_eq!(produce_one(&broker, &sound), NONE);
+    assert!(!broker.data().join(format!("{lost}-0")).exists());
+    // It is back, with all that was acknowledged.
+    broker.stop();
+    fs::remove_file(broker.path("more")).expect("it is in the way");
+    fs::rename(broker.path("away"), broker.path("more")).expect("it is there");
+    broker.start_again();
+    let get_offsets = format!("get-offsets --topic {lost} --time latest");
+    broker.kafka(&get_offsets).ok().prints(&format!("{lost}:0:{acknowledged}"));
+    assert_eq!(produce_one(&broker, &lost), NONE);
 }
 
 /// What a broker answers where a disk failed or is full.

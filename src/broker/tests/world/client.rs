@@ -295,6 +295,7 @@ fn setup(shard: u16, data_shards: u16, directories: &[&str]) -> Setup {
             .map(|(index, path)| LogDirectorySetup {
                 path: path.into(),
                 id: World::directory_id(index),
+                offline: None,
             })
             .collect(),
         dirty_bytes_max: 256 << 20,
