@@ -2,6 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use bytes::{Bytes, BytesMut};
 
 use crate::error::{checked, retry};
 
-/// How many pieces of memory one write takes (`IOV_MAX` of Linux).
+/// How many pieces of memory one write takes (`IOV_MAX` of Linux). Their vectors take 16 KB of the
+/// stack.
 const WRITE_PIECES_MAX: usize = 1024;
 /// The number of the system call `cachestat`, the same on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
@@ -123,15 +125,15 @@ impl OpenFile {
         self.check_writable()?;
         let mut written = 0_u64;
         let total: u64 = parts.iter().map(|part| part.len() as u64).sum();
+        let mut vectors = [const { MaybeUninit::uninit() }; WRITE_PIECES_MAX];
         while written < total {
-            let (vectors, bytes) = vectors_from(parts, written);
+            let (filled, bytes) = fill_vectors(&mut vectors, parts, written);
             let offset = file_offset(position + written)?;
-            let count = vectors.len() as libc::c_int;
+            let (first, count) = (vectors.as_ptr().cast(), filled as libc::c_int);
             let taken = retry(|| {
-                // SAFETY: every vector names memory that `parts` holds, and the kernel only reads.
-                checked(unsafe {
-                    libc::pwritev(self.file.as_raw_fd(), vectors.as_ptr(), count, offset)
-                })
+                // SAFETY: the first `count` vectors were filled; each names memory that `parts`
+                // holds, and the kernel only reads.
+                checked(unsafe { libc::pwritev(self.file.as_raw_fd(), first, count, offset) })
             })?;
             if taken == 0 && bytes > 0 {
                 return Err(io::ErrorKind::WriteZero.into());
@@ -229,26 +231,29 @@ fn is_read_only(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EACCES | libc::EROFS | libc::EPERM))
 }
 
-/// The vectors of what is left of `parts` after `skip` bytes, and how many bytes they name.
-fn vectors_from(parts: &[Bytes], mut skip: u64) -> (Vec<libc::iovec>, u64) {
-    let mut vectors = Vec::with_capacity(parts.len().min(WRITE_PIECES_MAX));
-    let mut bytes = 0;
+/// Fills `vectors` with what follows behind the first `skip` bytes of `parts`, as far as there is
+/// room. Returns how many were filled, and of how many bytes.
+fn fill_vectors(
+    vectors: &mut [MaybeUninit<libc::iovec>],
+    parts: &[Bytes],
+    mut skip: u64,
+) -> (usize, u64) {
+    let (mut filled, mut bytes) = (0, 0);
     for part in parts {
         let length = part.len() as u64;
         if skip >= length {
             skip -= length;
             continue;
         }
+        let Some(vector) = vectors.get_mut(filled) else { break };
         let rest = &part[skip as usize..];
         skip = 0;
-        vectors
-            .push(libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() });
+        let iov_base = rest.as_ptr().cast_mut().cast();
+        vector.write(libc::iovec { iov_base, iov_len: rest.len() });
+        filled += 1;
         bytes += rest.len() as u64;
-        if vectors.len() == WRITE_PIECES_MAX {
-            break;
-        }
     }
-    (vectors, bytes)
+    (filled, bytes)
 }
 
 #[cfg(test)]

@@ -189,7 +189,11 @@ impl Connections {
         let Some(connection) = self.get_mut(socket) else { return };
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         connection.unsent_bytes += bytes;
-        connection.outbox.extend(parts);
+        if connection.outbox.is_empty() {
+            connection.outbox = parts;
+        } else {
+            connection.outbox.extend(parts);
+        }
         self.touched.push(socket);
     }
 
@@ -227,7 +231,7 @@ impl Connections {
             self.favourite = None;
             touched.append(&mut self.held_back);
         }
-        for socket in touched {
+        for socket in touched.drain(..) {
             let is_favourite = self.favourite == Some(socket);
             let Some(connection) = self.get_mut(socket) else { continue };
             let holds_back = is_short && !is_favourite && connection.pinned_bytes > 0;
@@ -236,6 +240,8 @@ impl Connections {
                 self.held_back.push(socket);
             }
         }
+        // The list keeps its room from turn to turn.
+        self.touched = touched;
         let is_stuck = is_short && self.favourite.is_none() && call_bytes < REQUEST_BYTES_MAX / 2;
         if is_stuck { self.choose_favourite(effects) } else { None }
     }

@@ -276,8 +276,8 @@ impl Partition {
         let base_offset = self.log.end_offset();
         let stamp = Stamp { base_offset, leader_epoch: self.leader_epoch, max_timestamp };
         let header = batch.stamp(&stamp);
-        let batches = vec![AppendBatch { header, records: batch.record_bytes() }];
-        let info = self.log.append(now, batches)?;
+        let batches = [AppendBatch { header, records: batch.record_bytes() }];
+        let info = self.log.append(now, &batches)?;
         let end_offset = info.last_offset.plus(1);
         self.unflushed_records += end_offset.0 - base_offset.0;
         let durability = if self.unflushed_records >= self.rules.flush_messages {

@@ -211,7 +211,7 @@ impl Bench {
         timestamp: i64,
     ) -> Result<AppendInfo, AppendError> {
         let batch = batch(self.log.end_offset(), records, value_bytes, timestamp);
-        self.log.append(self.now, vec![appended(&batch)])
+        self.log.append(self.now, &[appended(&batch)])
     }
 
     /// Reads, going around as often as places have to be looked up.

@@ -43,7 +43,7 @@ fn read_at(offset: i64, bytes_max: u32) -> ReadRequest {
 fn appending_what_kafka_appended_makes_the_same_files() {
     let mut bench = Bench::create(fixture_config());
     for batch in fixture_batches() {
-        bench.log.append(bench.now, vec![appended(&batch)]).expect("there is room");
+        bench.log.append(bench.now, &[appended(&batch)]).expect("there is room");
         bench.run();
     }
     let disk = bench.close();
@@ -54,7 +54,7 @@ fn appending_what_kafka_appended_makes_the_same_files() {
 fn one_turn_with_many_rolls_makes_the_same_files() {
     let mut bench = Bench::create(fixture_config());
     let all: Vec<_> = fixture_batches().iter().map(appended).collect();
-    bench.log.append(bench.now, all).expect("there is room");
+    bench.log.append(bench.now, &all).expect("there is room");
     assert_eq!(bench.log.written_end_offset(), Offset(0));
     bench.run();
     assert_eq!(bench.log.written_end_offset(), FIXTURE_END);
@@ -244,7 +244,7 @@ fn large_segments_of_an_earlier_run_are_searched_by_their_indexes() {
     for index in 0..25_000 {
         let records = 1 + (index * 7) % 5;
         let new = batch(bench.log.end_offset(), records, 500, index as i64 * 10);
-        bench.log.append(bench.now, vec![appended(&new)]).expect("there is room");
+        bench.log.append(bench.now, &[appended(&new)]).expect("there is room");
         batches.push(new);
         if index % 100 == 0 {
             bench.run();
@@ -443,7 +443,7 @@ fn segments_roll_by_size_time_and_offset() {
         assert_eq!(bench.log.segment_count(), bases.len(), "behind {base}");
     }
     let far = batch(Offset(i64::from(i32::MAX) + 5 + bases[3]), 1, 10, 900);
-    bench.log.append(bench.now, vec![appended(&far)]).expect("there is room");
+    bench.log.append(bench.now, &[appended(&far)]).expect("there is room");
     bench.run();
     assert_eq!(bench.log.segment_count(), bases.len() + 1);
     let gap = bench.read(read_at(100, 1000)).expect("the gap can be read");
@@ -555,7 +555,7 @@ fn the_end_is_cut_off_at_any_batch() {
         assert_eq!(bench.events.last(), Some(&LogEvent::Truncated { end_offset: offset }));
         assert_eq!(bench.consume(Offset(0), offset, 1 << 20), batches[..cut]);
         for batch in &batches[cut..] {
-            bench.log.append(bench.now, vec![appended(batch)]).expect("there is room");
+            bench.log.append(bench.now, &[appended(batch)]).expect("there is room");
             bench.run();
         }
         assert_eq!(bench.consume(Offset(0), FIXTURE_END, 3000), batches);
@@ -584,7 +584,7 @@ fn a_log_is_deleted_with_a_delay() {
 fn a_busy_log_is_deleted_once_its_effects_are_over() {
     let mut bench = Bench::create(fixture_config());
     let all: Vec<_> = fixture_batches().iter().map(appended).collect();
-    bench.log.append(bench.now, all).expect("there is room");
+    bench.log.append(bench.now, &all).expect("there is room");
     bench.log.flush_turn(bench.now, &mut bench.out);
     let under_way = bench.out.len();
     bench.log.remove(Uuid([1; 16]), &mut bench.out);
@@ -643,7 +643,7 @@ fn epochs_are_kept_in_their_file_and_found_by_recovery() {
             max_timestamp: records::MaxTimestamp::Keep,
         };
         let (header, records) = (stamped.stamp(&stamp), stamped.record_bytes());
-        bench.log.append(bench.now, vec![crate::AppendBatch { header, records }]).expect("room");
+        bench.log.append(bench.now, &[crate::AppendBatch { header, records }]).expect("room");
         stamped = batch(Offset(0), 4, 10, 0);
     }
     bench.run();
@@ -737,7 +737,7 @@ proptest! {
                 Act::Append { records, value_bytes } => {
                     let timestamp = (model.len() as i64 * 7919) % 1000;
                     let new = batch(bench.log.end_offset(), records, value_bytes, timestamp);
-                    let taken = bench.log.append(bench.now, vec![appended(&new)]);
+                    let taken = bench.log.append(bench.now, &[appended(&new)]);
                     if taken == Err(AppendError::Busy) {
                         continue;
                     }

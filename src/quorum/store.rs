@@ -322,7 +322,7 @@ impl Store {
     fn give(&mut self, now: Now, batch: &Batch) {
         let log = self.log.as_mut().expect("a leader has its log");
         let append = AppendBatch { header: batch.header().write(), records: batch.record_bytes() };
-        match log.append(now, vec![append]) {
+        match log.append(now, &[append]) {
             Ok(info) => assert_eq!(info.base_offset, batch.header().base_offset),
             // What did not fit the disk is still being taken back.
             Err(AppendError::Busy) if !self.is_congested() => {

@@ -133,7 +133,10 @@ impl Writer {
 
     /// What was written, or the first error.
     pub fn finish(mut self) -> Result<Encoded, EncodeError> {
-        self.end_part();
+        if !self.buffer.is_empty() {
+            // All of the buffer, which a part before would share.
+            self.parts.push(Part::Bytes(self.buffer.freeze()));
+        }
         match self.error {
             Some(error) => Err(error),
             None => Ok(Encoded { parts: self.parts, length: self.length }),

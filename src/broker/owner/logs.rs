@@ -202,7 +202,9 @@ impl Owner {
     pub(crate) fn end_of_turn(&mut self, desk: &mut Desk<'_>) {
         self.end_group_turn(desk);
         self.append_what_waited(desk);
-        for token in std::mem::take(&mut self.touched) {
+        // The list keeps its room from turn to turn; nothing that is done here touches a log.
+        let mut touched = std::mem::take(&mut self.touched);
+        for token in touched.drain(..) {
             let Some(partition) = self.partitions.get_mut(token) else { continue };
             if partition.log.needs_flush() {
                 partition.log.flush_turn(desk.now, &mut self.log_effects);
@@ -216,6 +218,8 @@ impl Owner {
             self.count_dirt(token);
             self.file_log_effects(desk, token);
         }
+        debug_assert!(self.touched.is_empty(), "what is touched now would wait for the next turn");
+        self.touched = touched;
         self.clean_early(desk);
     }
 

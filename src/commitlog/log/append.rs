@@ -227,11 +227,7 @@ impl Log {
     ///
     /// # Panics
     /// If the offsets do not rise, or a header does not fit its records: the caller stamped them.
-    pub fn append(
-        &mut self,
-        now: Now,
-        batches: Vec<AppendBatch>,
-    ) -> Result<AppendInfo, AppendError> {
+    pub fn append(&mut self, now: Now, batches: &[AppendBatch]) -> Result<AppendInfo, AppendError> {
         if self.state != LogState::Open {
             return Err(AppendError::NotOpen);
         }
@@ -240,7 +236,7 @@ impl Log {
             return Err(AppendError::Busy);
         }
         let segment_bytes = self.config.segment_bytes;
-        for batch in &batches {
+        for batch in batches {
             let bytes = HEADER_BYTES + batch.records.len();
             let claimed = BatchHeader::read(&batch.header).batch_bytes();
             assert_eq!(claimed, Some(bytes), "a header says the length of its batch");
@@ -319,9 +315,9 @@ impl Log {
         }
     }
 
-    fn append_one(&mut self, now: Now, batch: AppendBatch) {
+    fn append_one(&mut self, now: Now, batch: &AppendBatch) {
         let AppendBatch { header: header_bytes, records } = batch;
-        let header = BatchHeader::read(&header_bytes);
+        let header = BatchHeader::read(header_bytes);
         let before = self.writer.end;
         assert!(
             header.base_offset >= before && header.last_offset() >= header.base_offset,
@@ -337,21 +333,21 @@ impl Log {
         if self.must_roll(now, &header, bytes) {
             self.roll(now, header.base_offset);
         }
-        self.producers.append(&header, &records);
+        self.producers.append(&header, records);
         let position = self.active().bytes;
         self.begin_run(position, bytes, header.base_offset);
         let run = self.writer.waiting.back_mut().expect("a run was begun");
         if bytes as usize <= TAIL_BATCH_BYTES_MAX {
             let mut whole = BytesMut::with_capacity(bytes as usize);
-            whole.put_slice(&header_bytes);
-            whole.put_slice(&records);
+            whole.put_slice(header_bytes);
+            whole.put_slice(records);
             let whole = whole.freeze();
             self.tail.push(before.max(header.base_offset), header.next_offset(), whole.clone());
             run.parts.push(whole);
         } else {
             self.tail.clear();
-            run.parts.push(Bytes::copy_from_slice(&header_bytes));
-            run.parts.push(records);
+            run.parts.push(Bytes::copy_from_slice(header_bytes));
+            run.parts.push(records.clone());
         }
         run.bytes += bytes;
         run.next = header.next_offset();

@@ -234,7 +234,7 @@ fn appending_what_kafka_appended_makes_the_same_snapshots() {
     for turns in [true, false] {
         let mut bench = Bench::create(fixture_config());
         for batch in fixture_batches() {
-            bench.log.append(bench.now, vec![appended(&batch)]).expect("there is room");
+            bench.log.append(bench.now, &[appended(&batch)]).expect("there is room");
             if turns {
                 bench.run();
             }
@@ -340,7 +340,7 @@ fn a_cut_goes_back_to_the_state_at_its_offset() {
         bench.run();
         assert_eq!(states_of(&bench), expected, "cut at {offset}");
         for batch in &batches[cut..] {
-            bench.log.append(bench.now, vec![appended(batch)]).expect("there is room");
+            bench.log.append(bench.now, &[appended(batch)]).expect("there is room");
             bench.run();
         }
         assert_eq!(states_of(&bench), kafka_states(134));
@@ -547,7 +547,7 @@ fn offer(
     let batch = batch_of(bench.log.end_offset(), producer, sequence, records, 0);
     let said = verdict(bench.log.check_producer(batch.header()));
     prop_assert_eq!(said, "new", "{:?}", batch.header());
-    if bench.log.append(bench.now, vec![appended(&batch)]).is_ok() {
+    if bench.log.append(bench.now, &[appended(&batch)]).is_ok() {
         model.batches.push(*batch.header());
         model.epochs.insert(producer.0, producer.1);
     }
