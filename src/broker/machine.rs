@@ -365,3 +365,18 @@ impl Shard {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_produce_keeps_what_the_core_received() {
+        let is_kept = |frame: &'static [u8]| {
+            let frame = Bytes::from_static(frame);
+            own(frame.clone()).as_ptr() == frame.as_ptr()
+        };
+        assert!(is_kept(&[0, 0, 0, 9, 1]));
+        assert!(!is_kept(&[0, 1, 0, 9, 1]) && !is_kept(&[1, 0, 0, 9]) && !is_kept(&[0]));
+    }
+}

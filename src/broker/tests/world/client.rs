@@ -19,8 +19,8 @@ use protocol::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use protocol::metadata_request::MetadataRequestTopic;
 use protocol::produce_request::{PartitionProduceData, TopicProduceData};
 use protocol::{
-    CreateTopicsRequest, FetchRequest, ListOffsetsRequest, Message as _, ProduceRequest, Reader,
-    Records, Request, ResponseHeader, encode_request,
+    CreateTopicsRequest, FetchRequest, ListOffsetsRequest, Message as _, PartitionChangeRecord,
+    ProduceRequest, Reader, Records, Request, ResponseHeader, encode_request,
 };
 use records::Batches;
 
@@ -90,6 +90,22 @@ impl World {
     /// The metadata, as the quorum has them.
     pub(crate) fn image(&self) -> Image {
         self.cluster.lock().expect("no panic").clone()
+    }
+
+    /// The metadata say no more in which directories the logs of a topic are.
+    pub(crate) fn forget_directories(&mut self, topic: &str) {
+        let mut image = self.cluster.lock().expect("no panic");
+        let topic = image.topic_by_name(topic).expect("it was made").clone();
+        for index in topic.partitions.keys() {
+            let record = PartitionChangeRecord {
+                partition_id: index.0,
+                topic_id: topic.id,
+                leader: metadata::LEADER_UNCHANGED,
+                directories: Some(vec![Uuid::ZERO]),
+                ..Default::default()
+            };
+            image.replay(&record.into()).expect("the partition is there");
+        }
     }
 
     /// What the node says when it gives up.

@@ -8,7 +8,8 @@ use crate::client::{self, DIRECTORY, SECOND_DIRECTORY, World};
 use crate::{TRIES, batch, fetched, produced};
 
 const BOTH: &[&str] = &[DIRECTORY, SECOND_DIRECTORY];
-const PARTITIONS: i32 = 4;
+/// So many that each of two shards has two in each of two directories.
+const PARTITIONS: i32 = 8;
 
 /// A node with two directories and a topic whose partitions lie in both.
 fn two_directories(seed: u64, faults: FaultPlan) -> World {
@@ -54,7 +55,7 @@ fn the_controller_learns_where_logs_are() {
     for seed in 0..10 {
         let world = two_directories(seed, crate::slow(seed));
         let (first, second) = (partitions_in(&world, 0), partitions_in(&world, 1));
-        assert_eq!((first.len(), second.len()), (2, 2), "seed {seed}");
+        assert_eq!((first.len(), second.len()), (4, 4), "seed {seed}");
     }
 }
 
@@ -63,9 +64,16 @@ fn a_directory_that_fails_takes_its_partitions_offline_and_no_others() {
     for seed in 0..10 {
         let mut world = two_directories(seed, crate::slow(seed));
         let (sound, lost) = (partitions_in(&world, 0), partitions_in(&world, 1));
-        world.set_trouble(SECOND_DIRECTORY, Some(Trouble::Broken));
         // One fault is enough: the directory's other partitions go with it.
+        let folder = format!("{SECOND_DIRECTORY}/orders-{}", lost[0]);
+        world.set_trouble(&folder, Some(Trouble::Broken));
         assert_eq!(produce_code(&mut world, lost[0]), ErrorCode::KAFKA_STORAGE_ERROR);
+        let mut tries = 0..TRIES;
+        for partition in &lost {
+            while fetch_code(&mut world, *partition) != ErrorCode::KAFKA_STORAGE_ERROR {
+                tries.next().expect("the other shard hears of it");
+            }
+        }
         for partition in &lost {
             assert_eq!(produce_code(&mut world, *partition), ErrorCode::KAFKA_STORAGE_ERROR);
             assert_eq!(fetch_code(&mut world, *partition), ErrorCode::KAFKA_STORAGE_ERROR);
@@ -90,7 +98,7 @@ fn a_directory_that_fails_takes_its_partitions_offline_and_no_others() {
         let marks = files.iter().filter(|file| file.ends_with(".kafka_cleanshutdown"));
         assert!(marks.clone().all(|file| file.starts_with(DIRECTORY)), "{files:?}");
         assert_eq!(marks.count(), 1);
-        world.set_trouble(SECOND_DIRECTORY, None);
+        world.set_trouble(&folder, None);
         world.start();
         for partition in lost {
             assert_eq!(fetched(&mut world, "orders", partition, 0), ["a"], "seed {seed}");
@@ -103,13 +111,19 @@ fn a_directory_that_fails_takes_its_partitions_offline_and_no_others() {
 fn a_log_in_a_directory_that_is_offline_is_not_made_anew_elsewhere() {
     let mut world = two_directories(1, FaultPlan::calm());
     let (sound, lost) = (partitions_in(&world, 0), partitions_in(&world, 1));
-    world.set_trouble(SECOND_DIRECTORY, Some(Trouble::Broken));
-    world.restart(Crash::Process);
-    assert_eq!(fetched(&mut world, "orders", sound[0], 0), ["a"]);
-    assert_eq!(produce_code(&mut world, lost[0]), ErrorCode::KAFKA_STORAGE_ERROR);
-    world.set_trouble(SECOND_DIRECTORY, None);
-    world.restart(Crash::Process);
-    assert_eq!(fetched(&mut world, "orders", lost[0], 0), ["a"]);
+    // The second time it is not even known that the log is there.
+    for knows in [true, false] {
+        if !knows {
+            world.forget_directories("orders");
+        }
+        world.set_trouble(SECOND_DIRECTORY, Some(Trouble::Broken));
+        world.restart(Crash::Process);
+        assert_eq!(fetched(&mut world, "orders", sound[0], 0), ["a"]);
+        assert_eq!(produce_code(&mut world, lost[0]), ErrorCode::KAFKA_STORAGE_ERROR);
+        world.set_trouble(SECOND_DIRECTORY, None);
+        world.restart(Crash::Process);
+        assert_eq!(fetched(&mut world, "orders", lost[0], 0), ["a"]);
+    }
 }
 
 #[test]
