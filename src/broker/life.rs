@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::SocketId;
-use base::{ShardId, Token};
+use base::{Offset, ShardId, Token};
 use commitlog::Directory;
 use intercom::{Endpoint, LogDirectory, LogPosition};
 
+use crate::owner::Asker;
 use crate::setup::Setup;
 
 /// Where the shard is in its life.
@@ -44,6 +45,8 @@ pub(crate) struct Keeper {
     pub(crate) early: Vec<(Token, SocketId)>,
     /// Connections of each data shard.
     pub(crate) loads: Vec<u32>,
+    /// Who waits until checkpoints are written.
+    pub(crate) checkpoint_asks: Vec<(Asker, Offset)>,
     /// Where the logs of the node stood when their shards last said so.
     pub(crate) positions: BTreeMap<ShardId, Vec<LogPosition>>,
     /// Data shards whose logs are all closed.
@@ -63,6 +66,7 @@ impl Life {
             broker_epoch: -1,
             early: Vec::new(),
             loads: vec![0; usize::from(setup.data_shards)],
+            checkpoint_asks: Vec::new(),
             positions: BTreeMap::new(),
             shards_closed: 0,
             unclosed: BTreeSet::new(),

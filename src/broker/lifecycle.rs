@@ -19,7 +19,8 @@ use api::{Effect, FileOutcome, IoResult, SocketEffect, SocketId};
 use base::{Duration, Instant, Map, Offset, ShardId, Token, TopicPartition};
 use commitlog::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
 use intercom::{
-    Endpoint, FoundLog, LogDirectory, LogPosition, Message, QuorumReply, QuorumRequest, Request,
+    Endpoint, FoundLog, LogDirectory, LogPosition, Message, QuorumReply, QuorumRequest, Reply,
+    Request,
 };
 
 use crate::files::FileStep;
@@ -85,7 +86,7 @@ impl Shard {
         for event in events {
             self.on_directory_event(io, index, event);
         }
-        self.stop_when_written(io);
+        self.go_on_when_written(io);
     }
 
     fn on_directory_event(&mut self, io: &mut Io<'_>, index: u16, event: DirectoryEvent) {
@@ -145,6 +146,7 @@ impl Shard {
         }
         self.life.enter(LifeStage::Registering);
         self.open_all_partitions(io);
+        self.report_settled(io);
         self.set_timers(io);
         if !self.setup.is_keeper() {
             return self.life.enter(LifeStage::Serving);
@@ -322,7 +324,16 @@ impl Shard {
         for notice in self.owner.take_notices() {
             match notice {
                 Notice::AllClosed => self.logs_closed(io),
-                Notice::Opened(key, directory) => self.log_opened(key, directory),
+                Notice::Left => self.report_settled(io),
+                Notice::Stray(key) => {
+                    self.unplaced.insert(key.topic);
+                    self.take_in_unplaced(io);
+                    self.report_settled(io);
+                }
+                Notice::Opened(key, directory) => {
+                    self.log_opened(key, directory);
+                    self.report_settled(io);
+                }
                 Notice::DirectoryFailed(directory, sentence) => {
                     self.log_failed_directory(io, directory, sentence);
                 }
@@ -348,12 +359,20 @@ impl Shard {
         let positions = self.owner.positions();
         let closed = self.life.is_stopping();
         let unclosed = if closed { self.owner.unclosed_directories() } else { Vec::new() };
-        let body = Request::Checkpoints { positions, closed, unclosed };
+        let settled = self.settled_offset();
+        let body = Request::Checkpoints { settled, positions, closed, unclosed };
         self.mail.request(io.effects, Setup::KEEPER, Token::NONE, body);
-        let interval = self.setup.config.simple.log_flush_offset_checkpoint_interval_ms;
-        if !closed {
-            self.timers.set(later(io, i64::from(interval)), Timer::Checkpoint);
+    }
+
+    /// It is time for checkpoints. A shard that stops says once where its logs stand, when they
+    /// are closed.
+    pub(crate) fn checkpoints_are_due(&mut self, io: &mut Io<'_>) {
+        if self.life.is_stopping() {
+            return;
         }
+        self.send_checkpoints(io);
+        let interval = self.setup.config.simple.log_flush_offset_checkpoint_interval_ms;
+        self.timers.set(later(io, i64::from(interval)), Timer::Checkpoint);
     }
 
     /// As keeper: a shard says where its logs stand.
@@ -370,7 +389,8 @@ impl Shard {
         keeper.unclosed.extend(unclosed);
         keeper.shards_closed += u16::from(closed);
         let last = keeper.shards_closed == self.setup.data_shards;
-        if !closed || last {
+        let all_known = keeper.positions.len() == usize::from(self.setup.data_shards);
+        if (!closed && all_known) || last {
             self.write_checkpoints(io, last);
         }
     }
@@ -400,15 +420,24 @@ impl Shard {
             }
             self.file_directory_effects(io, index, steps);
         }
-        self.stop_when_written(io);
+        self.go_on_when_written(io);
     }
 
-    /// As keeper: stops when every shard's logs are closed and no directory is being written.
-    fn stop_when_written(&mut self, io: &mut Io<'_>) {
+    /// As keeper: answers when no directory is being written, and stops when every shard's logs are
+    /// closed besides.
+    fn go_on_when_written(&mut self, io: &mut Io<'_>) {
         let keeper = self.life.keeper();
-        let all_closed = keeper.shards_closed == self.setup.data_shards;
-        if all_closed && keeper.directories.iter().all(Directory::is_idle) {
+        let all_known = keeper.positions.len() == usize::from(self.setup.data_shards);
+        if !all_known || !keeper.directories.iter().all(Directory::is_idle) {
+            return;
+        }
+        let asks = std::mem::take(&mut keeper.checkpoint_asks);
+        if keeper.shards_closed == self.setup.data_shards {
             self.keeper_stopped(io);
+        }
+        for (asker, settled) in asks {
+            let reply = Reply::Checkpointed(settled);
+            self.mail.reply(io.effects, asker.shard, asker.id, reply);
         }
     }
 

@@ -267,6 +267,7 @@ impl Shard {
             Message::Published(published) => self.published(io, published),
             Message::Found(found) => self.found_directories(io, found),
             Message::Load { connections } => self.life.note_load(from, connections),
+            Message::Settled(_) => unreachable!("shard {from} took a data shard for the quorum"),
         }
     }
 
@@ -293,8 +294,12 @@ impl Shard {
                 self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
                 self.owner.unwatch_connection(asker.shard, connection);
             }
-            Request::Checkpoints { positions, closed, unclosed } => {
-                self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
+            Request::Checkpoints { settled, positions, closed, unclosed } => {
+                if closed {
+                    self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
+                } else {
+                    self.life.keeper().checkpoint_asks.push((asker, settled));
+                }
                 self.note_checkpoints(io, asker.shard, positions, closed, unclosed);
             }
             Request::DirectoryFailed { directory, sentence } => {
@@ -327,6 +332,7 @@ impl Shard {
     fn on_reply_to_shard(&mut self, io: &mut Io<'_>, reply: Reply) {
         match reply {
             Reply::Taken => {}
+            Reply::Checkpointed(settled) => self.checkpointed(io, settled),
             Reply::Quorum(reply) => self.on_quorum_reply(io, *reply),
             other => unreachable!("{other:?} answers no question of this shard"),
         }
@@ -343,7 +349,7 @@ impl Shard {
                         waiting.timed_out(self, io, call);
                     }
                 }
-                Timer::Checkpoint => self.send_checkpoints(io),
+                Timer::Checkpoint => self.checkpoints_are_due(io),
                 Timer::Retention => self.look_for_retention(io),
                 Timer::Producers => self.expire_producers(io),
                 Timer::Idle => self.close_idle(io),

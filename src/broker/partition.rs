@@ -479,6 +479,7 @@ mod tests {
                 directory: "/a/t-0".into(),
                 partition: name.clone(),
                 topic_id: key.topic,
+                sets_strays_aside: true,
                 config: rules.log.clone(),
             };
             let mut effects = Vec::new();
@@ -512,10 +513,15 @@ mod tests {
         /// Ends the effects that are under way, but not those that follow from them.
         fn end(&mut self, result: &Result<(), IoError>) {
             for effect in std::mem::take(&mut self.effects) {
+                let lists = matches!(effect, FileEffect::List { .. });
                 let mut step = None;
                 let _ = effect.map(|token| step = Some(token));
                 let step = step.expect("a log advises nothing");
-                let (log, outcome) = (&mut self.partition.log, FileOutcome::Done(result.clone()));
+                let outcome = match lists {
+                    true => FileOutcome::Listed(Ok(Vec::new())),
+                    false => FileOutcome::Done(result.clone()),
+                };
+                let log = &mut self.partition.log;
                 log.on_file(NOW, step, outcome, &mut self.effects, &mut self.events);
             }
         }

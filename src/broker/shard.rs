@@ -5,11 +5,13 @@
 //! serves what homes ask (`owner`), its own home among them. `machine` takes its events apart,
 //! `lifecycle` leads it from start to stop, `view` from metadata to partitions.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 
 use api::{Effects, FileEffect, Part, SocketId, Space};
-use base::{Instant, Now, PartitionIndex, Random, ShardId, Slab, TimerId, Timers, Token, TopicId};
+use base::{
+    Instant, Now, Offset, PartitionIndex, Random, ShardId, Slab, TimerId, Timers, Token, TopicId,
+};
 use config::{BrokerConfig, Layers};
 use intercom::{
     Fetched, Message, PartitionKey, Published, QuorumReply, QuorumRequest, Reply, Request,
@@ -184,6 +186,35 @@ impl Waiting for Passing {
     }
 }
 
+/// How far the names of deleted logs have been given back, in offsets of the metadata log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Names {
+    /// The image that last lacked a log of this shard.
+    pub(crate) last_deleted: Offset,
+    /// Whether checkpoints were written since the node started. Those that it found may speak of
+    /// logs that are not there any more: no log is made before.
+    pub(crate) are_clean: bool,
+    /// The offset with which checkpoints were last asked for.
+    pub(crate) checkpoint_asked: Option<Offset>,
+    /// Checkpoints that were written lack what was deleted up to here.
+    pub(crate) checkpointed: Offset,
+    /// What was last said by [`Message::Settled`].
+    pub(crate) reported: Offset,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        let none = Offset(-1);
+        Self {
+            last_deleted: none,
+            are_clean: false,
+            checkpoint_asked: None,
+            checkpointed: none,
+            reported: none,
+        }
+    }
+}
+
 /// A data shard.
 #[derive(Debug)]
 pub struct Shard {
@@ -204,6 +235,9 @@ pub struct Shard {
     pub(crate) assignments: Assignments,
     /// Calls that wait for a newer image.
     pub(crate) awaiting_view: Vec<Token>,
+    /// Topics of the image that have no owner yet.
+    pub(crate) unplaced: BTreeSet<TopicId>,
+    pub(crate) names: Names,
     pub(crate) calls: Slab<Call>,
     /// Bytes of the requests under way.
     pub(crate) call_bytes: usize,
@@ -231,6 +265,8 @@ impl Shard {
             producer_ids: ProducerIds::default(),
             assignments: Assignments::default(),
             awaiting_view: Vec::new(),
+            unplaced: BTreeSet::new(),
+            names: Names::default(),
             setup,
             view: None,
             connections: Connections::default(),

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use base::{PartitionIndex, TopicPartition, Uuid};
+use api::Effect;
+use base::{Offset, PartitionIndex, TopicPartition, Uuid};
 use commitlog::Checkpoints;
 use config::{Pairs, TopicConfig};
-use intercom::{PartitionKey, Published};
+use intercom::{Message, PartitionKey, Published};
 use metadata::{Image, Partition, Resource, ResourceType, Topic, TopicChange};
 
 use protocol::Str;
@@ -25,6 +26,7 @@ impl Shard {
             Some(old) if self.has_begun() => self.apply_changes(io, &old),
             Some(_) => {}
         }
+        self.report_settled(io);
         self.assignments.view_changed();
         self.serve_when_unfenced(io);
         self.view_changed(io);
@@ -78,10 +80,12 @@ impl Shard {
             return;
         }
         let Some(view) = self.view.clone() else { return };
+        self.take_in_unplaced(io);
+        let offset = view.image.provenance().last_offset;
         for change in view.image.topics_changed_since(old) {
             match change {
                 TopicChange::Added(topic) => self.take_in_topic(io, &view, &topic),
-                TopicChange::Removed(topic) => self.delete_topic(io, &topic),
+                TopicChange::Removed(topic) => self.delete_topic(io, &topic, offset),
                 TopicChange::Changed { new, .. } => {
                     self.take_in_topic(io, &view, &new);
                     self.set_leaders(io, &new);
@@ -97,18 +101,38 @@ impl Shard {
         }
     }
 
+    /// Takes in the topics that had to wait, as far as they need not any more.
+    pub(crate) fn take_in_unplaced(&mut self, io: &mut Io<'_>) {
+        let Some(view) = self.view.clone() else { return };
+        for id in std::mem::take(&mut self.unplaced) {
+            if let Some(topic) = view.image.topic(id) {
+                self.take_in_topic(io, &view, topic);
+            }
+        }
+    }
+
     /// Takes in those of the topic's partitions that this shard owns and does not have yet.
     fn take_in_topic(&mut self, io: &mut Io<'_>, view: &Published, topic: &Topic) {
         let mut rules = None;
         for (index, partition) in topic.partitions.iter() {
             let key = PartitionKey { topic: topic.id, partition: *index };
-            let mine = view.placement.owner(key) == Some(self.setup.shard);
-            if !mine || !partition.has_replica(self.setup.node) || self.owner.has(key) {
+            let owner = view.placement.owner(key);
+            if owner.is_none() {
+                self.unplaced.insert(topic.id);
+            }
+            if owner != Some(self.setup.shard)
+                || !partition.has_replica(self.setup.node)
+                || self.owner.has(key)
+            {
                 continue;
             }
             let rules = rules.get_or_insert_with(|| self.rules_of(&view.image, &topic.name));
             let rules = Arc::clone(rules);
             let opening = self.opening(key, &topic.name, partition, rules);
+            if matches!(opening.found, Found::Nothing) && !self.names.are_clean {
+                self.unplaced.insert(topic.id);
+                continue;
+            }
             self.with_owner(io, |owner, desk| owner.take_in(desk, opening));
         }
     }
@@ -181,15 +205,64 @@ impl Shard {
         online.min_by_key(|(_, count)| **count).map_or(0, |(index, _)| index)
     }
 
-    fn delete_topic(&mut self, io: &mut Io<'_>, topic: &Topic) {
+    fn delete_topic(&mut self, io: &mut Io<'_>, topic: &Topic, offset: Offset) {
         let name = Str::from(&*topic.name);
         let partitions = topic.partitions.keys().map(|index| (name.clone(), index.0));
         let partitions: Vec<(Str, i32)> = partitions.collect();
         self.with_owner(io, |owner, desk| owner.forget_offsets(desk, &partitions));
         for (index, _) in topic.partitions.iter() {
             let key = PartitionKey { topic: topic.id, partition: *index };
+            if self.owner.has(key) {
+                self.names.last_deleted = offset;
+            }
             let random = Uuid::random(&mut self.random);
-            self.with_owner(io, |owner, desk| owner.delete(desk, key, random));
+            self.with_owner(io, |owner, desk| owner.delete(desk, key, offset, random));
+        }
+    }
+
+    /// Up to where the folders of deleted logs have other names.
+    pub(crate) fn settled_offset(&self) -> Offset {
+        let seen = self.view.as_ref().map(|view| view.image.provenance().last_offset);
+        let before = self.owner.leaving_since().map(|first| first.plus(-1));
+        before.or(seen).unwrap_or(Offset(-1))
+    }
+
+    /// Tells the quorum shard up to where deleted logs have given back their names, in the
+    /// checkpoints too: before that, no topic of the same name gets an owner. What a checkpoint
+    /// says of the old log would else be taken for the new one after a crash.
+    pub(crate) fn report_settled(&mut self, io: &mut Io<'_>) {
+        if !self.has_begun() || self.is_stopping() {
+            return;
+        }
+        let settled = self.settled_offset();
+        let names = &mut self.names;
+        if names.are_clean && names.checkpointed >= names.last_deleted {
+            return self.settled(io, settled);
+        }
+        let is_asked = names.checkpoint_asked.is_some_and(|asked| asked >= names.last_deleted);
+        if settled >= names.last_deleted && !is_asked && !self.owner.is_opening() {
+            names.checkpoint_asked = Some(settled);
+            self.send_checkpoints(io);
+        }
+    }
+
+    /// The checkpoints lack what was deleted up to this offset.
+    pub(crate) fn checkpointed(&mut self, io: &mut Io<'_>, settled: Offset) {
+        self.names.checkpointed = self.names.checkpointed.max(settled);
+        // The first one of this process has nothing of logs that are not here any more.
+        let is_asked = self.names.checkpoint_asked.is_some();
+        if is_asked && !std::mem::replace(&mut self.names.are_clean, true) {
+            self.take_in_unplaced(io);
+        }
+        self.settled(io, settled);
+        self.report_settled(io);
+    }
+
+    fn settled(&mut self, io: &mut Io<'_>, settled: Offset) {
+        if settled > self.names.reported {
+            self.names.reported = settled;
+            let message = Message::Settled(settled);
+            io.effects.push(Effect::Post { to: self.setup.quorum, message });
         }
     }
 

@@ -1,6 +1,8 @@
 //! What is configured for one log.
 
-use base::Duration;
+use std::path::PathBuf;
+
+use base::{Duration, Offset, TopicId, TopicPartition};
 
 /// The settings of a topic that its logs obey, under Kafka's names; where a setting stands for
 /// both a topic and the broker, the one that holds.
@@ -45,4 +47,31 @@ impl Default for LogConfig {
             producer_id_expiration_ms: 24 * 3600 * 1000,
         }
     }
+}
+
+/// What the checkpoints of a log directory say of one log.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checkpoints {
+    /// Whether the broker stopped in order.
+    pub clean_shutdown: bool,
+    /// Everything below it was durable, 0 where that is not known.
+    pub recovery_point: Offset,
+    /// The first offset that may be read, 0 where there is no entry.
+    pub log_start_offset: Offset,
+}
+
+/// What a log is made with.
+#[derive(Clone, Debug)]
+pub struct LogParams {
+    /// Its folder.
+    pub directory: PathBuf,
+    /// The partition.
+    pub partition: TopicPartition,
+    /// The id of its topic.
+    pub topic_id: TopicId,
+    /// Whether a folder that belongs to another topic is renamed; else it is left as it is, and
+    /// cannot be read.
+    pub sets_strays_aside: bool,
+    /// Its settings.
+    pub config: LogConfig,
 }

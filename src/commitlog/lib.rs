@@ -32,14 +32,13 @@ mod testing;
 mod tests;
 mod text;
 
-pub use config::LogConfig;
+pub use config::{Checkpoints, LogConfig, LogParams};
 pub use directory::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
 pub use log::{
     AppendBatch, AppendError, AppendInfo, Durability, Log, LogEffects, LogState, OffsetOutOfRange,
     Read, ReadError, ReadPlan, ReadRequest, UNWRITTEN_BYTES_MAX,
 };
 pub use names::{FolderName, parse_folder};
-pub use opening::{Checkpoints, LogParams};
 pub use producers::{
     BadSnapshot, EarlierBatch, ProducerError, ProducerState, format_snapshot, parse_snapshot,
 };

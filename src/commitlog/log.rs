@@ -14,10 +14,10 @@ use api::{FileEffect, FileOutcome, FileRef, IoError, IoErrorKind};
 use base::{Duration, Instant, LeaderEpoch, Now, Offset, Slab, TopicId, TopicPartition};
 
 use crate::atomic_file::AtomicFile;
-use crate::config::LogConfig;
+use crate::config::{Checkpoints, LogConfig, LogParams};
 use crate::epochs::Epochs;
 use crate::names;
-use crate::opening::{Checkpoints, LogParams, Opened, Opening, Progress};
+use crate::opening::{Opened, Opening, Progress};
 use crate::producers::Producers;
 use crate::segment::Segment;
 use crate::step::{LogEvent, LogStep, Step};
@@ -354,6 +354,15 @@ impl Log {
                 }
                 events.push(event.unwrap_or(LogEvent::Opened { log_start_offset, end_offset }));
                 self.write_epochs(now, out);
+            }
+            Ok(Progress::Stray) => {
+                self.opening = None;
+                if self.removing.is_some() {
+                    self.state = LogState::Removing;
+                } else {
+                    self.state = LogState::Closed;
+                    events.push(LogEvent::Stray);
+                }
             }
             Ok(Progress::Unreadable(sentence)) => {
                 self.opening = None;

@@ -87,11 +87,21 @@ pub fn parse_folder(name: &str) -> FolderName {
 /// The name of the folder into which a deleted log is renamed: the topic is cut so that the whole
 /// is no longer than a file system takes (`LocalLog.logDeleteDirName`).
 pub(crate) fn deleted_folder(partition: &TopicPartition, unique: Uuid) -> String {
+    folder_aside(partition, unique, "-delete")
+}
+
+/// The name of the folder into which a log is renamed that belongs to another topic than its name
+/// says (`LocalLog.logStrayDirName`).
+pub(crate) fn stray_folder(partition: &TopicPartition, unique: Uuid) -> String {
+    folder_aside(partition, unique, "-stray")
+}
+
+fn folder_aside(partition: &TopicPartition, unique: Uuid, ending: &str) -> String {
     let mut hex = String::with_capacity(32);
     for byte in unique.0 {
         hex.push_str(&format!("{byte:02x}"));
     }
-    let tail = format!("-{}.{hex}-delete", partition.partition);
+    let tail = format!("-{}.{hex}{ending}", partition.partition);
     let room = NAME_BYTES_MAX.saturating_sub(tail.len());
     let topic: String = partition.topic.chars().take(room).collect();
     format!("{topic}{tail}")

@@ -22,12 +22,12 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use api::{DirectoryEntry, FileEffect, FileOutcome, FileRef, IoError, IoErrorKind, IoResult};
-use base::{LeaderEpoch, Now, Offset, TopicId, TopicPartition};
+use base::{LeaderEpoch, Now, Offset, Uuid};
 use bytes::Bytes;
 use records::BatchHeader;
 
 use crate::atomic_file::AtomicFile;
-use crate::config::LogConfig;
+use crate::config::{Checkpoints, LogConfig, LogParams};
 use crate::epochs::Epochs;
 use crate::index::{self, SegmentIndex};
 use crate::marks::{Mark, Marks};
@@ -49,30 +49,6 @@ const SNAPSHOT_BYTES_MAX: u32 = 64 << 20;
 const STEP: LogStep = LogStep(Step::Open);
 
 type Out = Vec<FileEffect<LogStep>>;
-
-/// What the checkpoints of a log directory say of one log.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Checkpoints {
-    /// Whether the broker stopped in order.
-    pub clean_shutdown: bool,
-    /// Everything below it was durable, 0 where that is not known.
-    pub recovery_point: Offset,
-    /// The first offset that may be read, 0 where there is no entry.
-    pub log_start_offset: Offset,
-}
-
-/// What a log is made with.
-#[derive(Clone, Debug)]
-pub struct LogParams {
-    /// Its folder.
-    pub directory: PathBuf,
-    /// The partition.
-    pub partition: TopicPartition,
-    /// The id of its topic.
-    pub topic_id: TopicId,
-    /// Its settings.
-    pub config: LogConfig,
-}
 
 /// An open log, as opening found it.
 #[derive(Debug)]
@@ -100,6 +76,8 @@ pub(crate) enum Progress {
     Done(Box<Opened>),
     /// It holds something that must not be touched.
     Unreadable(String),
+    /// The folder was another topic's, and has been renamed.
+    Stray,
     /// The disk is full: it begins again later, when nothing is under way any more. What the disk
     /// said comes once.
     NoSpace(Option<IoError>),
@@ -149,6 +127,8 @@ struct Last {
 enum Stage {
     MakingFolder,
     Listing,
+    /// The folder belongs to another topic.
+    SettingAside,
     ReadingEpochs,
     ReadingMetadata,
     WritingMetadata(AtomicFile),
@@ -296,7 +276,14 @@ impl Opening {
         match std::mem::replace(&mut self.stage, Stage::Deciding) {
             Stage::MakingFolder => {
                 outcome.done()?;
-                self.write_metadata(out);
+                // The folder of an earlier topic of the name may be there.
+                let directory = self.params.directory.clone();
+                out.push(FileEffect::List { token: STEP, directory });
+                self.stage = Stage::Listing;
+            }
+            Stage::SettingAside => {
+                outcome.done()?;
+                return Ok(Progress::Stray);
             }
             Stage::Listing => {
                 let entries = outcome.listed()?;
@@ -309,12 +296,15 @@ impl Opening {
                 self.take_epochs(&found_text(outcome)?);
                 self.read_metadata(out);
             }
-            Stage::ReadingMetadata => {
-                if let Some(sentence) = self.refuse_metadata(&found_text(outcome)?) {
+            Stage::ReadingMetadata => match text::parse_partition_metadata(&found_text(outcome)?) {
+                Ok(id) if id == self.params.topic_id => return self.begin_producers(now, out),
+                Ok(id) => self.set_aside_stray(id, out),
+                Err(bad) => {
+                    let path = self.params.directory.join(names::PARTITION_METADATA);
+                    let sentence = format!("{} cannot be read: {bad}", path.display());
                     return Ok(Progress::Unreadable(sentence));
                 }
-                return self.begin_producers(now, out);
-            }
+            },
             Stage::WritingMetadata(mut file) => {
                 if file.on_done(outcome.done(), STEP, out)? {
                     return self.begin_producers(now, out);
@@ -504,25 +494,31 @@ impl Opening {
     }
 
     fn read_metadata(&mut self, out: &mut Out) {
-        if !self.has_metadata {
-            return self.write_metadata(out);
+        if self.has_metadata {
+            self.read_file(self.params.directory.join(names::PARTITION_METADATA), out);
+            self.stage = Stage::ReadingMetadata;
+        } else if self.params.sets_strays_aside
+            && matches!(self.begins, Begins::Create)
+            && !self.waiting.is_empty()
+        {
+            // A new log has no segments yet. Nobody can tell whose these are.
+            self.set_aside_stray(self.params.topic_id, out);
+        } else {
+            self.write_metadata(out);
         }
-        self.read_file(self.params.directory.join(names::PARTITION_METADATA), out);
-        self.stage = Stage::ReadingMetadata;
     }
 
-    fn refuse_metadata(&self, text: &str) -> Option<String> {
-        let folder = self.params.directory.display();
-        match text::parse_partition_metadata(text) {
-            Err(bad) => {
-                Some(format!("{folder}/{} cannot be read: {bad}", names::PARTITION_METADATA))
-            }
-            Ok(id) if id != self.params.topic_id => Some(format!(
-                "{folder} belongs to topic id {id}, but the topic has the id {}",
-                self.params.topic_id
-            )),
-            Ok(_) => None,
-        }
+    /// Renames a folder that belongs to an earlier topic of the same name, whose deletion had not
+    /// reached this folder when the node ended. As in Kafka (`LogManager`, stray logs), what was
+    /// found is kept until somebody removes it.
+    fn set_aside_stray(&mut self, unique: Uuid, out: &mut Out) {
+        let from = self.params.directory.clone();
+        let to = from.with_file_name(names::stray_folder(&self.params.partition, unique));
+        let partition = &self.params.partition;
+        let folder = to.display();
+        tracing::warn!(%partition, topic_id = %unique, %folder, "a stray log is set aside");
+        out.push(FileEffect::Rename { token: STEP, from, to, files: Vec::new() });
+        self.stage = Stage::SettingAside;
     }
 
     fn write_metadata(&mut self, out: &mut Out) {

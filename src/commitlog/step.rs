@@ -124,6 +124,9 @@ pub enum LogEvent {
         /// What happened.
         cause: IoError,
     },
+    /// The folder belonged to another topic. It has another name now, and this log is no more: a
+    /// new one can be made once no checkpoint speaks of the old one.
+    Stray,
     /// Opening met something that must not be touched. The log takes nothing.
     Unreadable {
         /// What it is, for the person who reads the broker's log.

@@ -150,9 +150,14 @@ pub(crate) const FOLDER: &str = "data/t-0";
 
 impl Bench {
     pub(crate) fn create(config: LogConfig) -> Self {
+        Self::make(Disk::default(), config)
+    }
+
+    /// A new log on a disk that may have something in its folder.
+    pub(crate) fn make(disk: Disk, config: LogConfig) -> Self {
         let mut out = Vec::new();
         let log = Log::create(params(config), &mut out);
-        Self::run_new(Disk::default(), log, out)
+        Self::run_new(disk, log, out)
     }
 
     pub(crate) fn open(disk: Disk, config: LogConfig, found: Checkpoints) -> Self {
@@ -296,6 +301,7 @@ pub(crate) fn params(config: LogConfig) -> LogParams {
         directory: PathBuf::from(FOLDER),
         partition: TopicPartition { topic: Arc::from("t"), partition: PartitionIndex(0) },
         topic_id: Uuid([7; 16]),
+        sets_strays_aside: true,
         config,
     }
 }

@@ -159,12 +159,10 @@ fn damage_within_sets_later_segments_aside() {
 }
 
 #[test]
-fn an_old_format_and_another_topic_are_refused() {
+fn an_old_format_and_unreadable_metadata_are_refused() {
     let mut disk = fixture();
-    disk.files.insert(
-        Bench::path("partition.metadata"),
-        b"version: 0\ntopic_id: 9jcF9wv3TpWUT8nwaSgqyg".to_vec(),
-    );
+    let text = b"version: 7\ntopic_id: 9jcF9wv3TpWUT8nwaSgqyg".to_vec();
+    disk.files.insert(Bench::path("partition.metadata"), text);
     let before = disk.files.clone();
     let bench = Bench::open(disk, fixture_config(), clean());
     assert!(matches!(&bench.events[..], [LogEvent::Unreadable { .. }]), "{:?}", bench.events);
@@ -826,4 +824,39 @@ fn crash(
         .extend((0..garbage).map(|index| if garbage.is_multiple_of(2) { 0 } else { index as u8 }));
     let found = Checkpoints { recovery_point, ..Checkpoints::default() };
     Bench::open(disk, config.clone(), found)
+}
+
+#[test]
+fn a_folder_of_another_topic_is_set_aside_and_kept() {
+    let mut bench = Bench::create(LogConfig::default());
+    bench.append(3, 10, 1).expect("it is open");
+    bench.run();
+    let old = bench.close();
+    let stray = |disk: &Disk| -> Vec<String> {
+        let paths = disk.files.keys().map(|path| path.display().to_string());
+        paths.filter(|path| path.contains("-stray/")).collect()
+    };
+    let metadata = Bench::path("partition.metadata");
+    for has_metadata in [true, false] {
+        for is_found in [true, false] {
+            let mut disk = old.clone();
+            let other = format!("version: 0\ntopic_id: {}", Uuid([9; 16]));
+            match has_metadata {
+                true => drop(disk.files.insert(metadata.clone(), other.into_bytes())),
+                false => drop(disk.files.remove(&metadata)),
+            }
+            let config = LogConfig::default();
+            let bench = match is_found {
+                true => Bench::open(disk, config, clean()),
+                false => Bench::make(disk, config),
+            };
+            // A log that was there before may have no metadata: older brokers wrote none.
+            let is_stray = has_metadata || !is_found;
+            let told = bench.events.first() == Some(&LogEvent::Stray);
+            assert_eq!(told, is_stray, "{has_metadata} {is_found} {:?}", bench.events);
+            let aside = stray(&bench.disk);
+            let log = aside.iter().any(|path| path.ends_with("00000000000000000000.log"));
+            assert_eq!(log, is_stray, "{has_metadata} {is_found} {aside:?}");
+        }
+    }
 }

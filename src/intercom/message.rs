@@ -36,6 +36,9 @@ pub enum Message {
     /// What the log directories held, and which of them are offline now, from the shard that keeps
     /// them to the other data shards. It travels in the latest-wins slot.
     Found(Arc<[LogDirectory]>),
+    /// From a data shard to the quorum shard: no folder of a topic that was deleted up to this
+    /// offset of the metadata log bears its name any more. It travels in the latest-wins slot.
+    Settled(Offset),
     /// How many connections a data shard has, for the shard that hands them out. It travels in
     /// the latest-wins slot.
     Load {
@@ -89,8 +92,10 @@ pub enum Request {
         body: Box<Reply>,
     },
     /// To the shard that keeps the log directories: where the asker's logs stand. Answered by
-    /// [`Reply::Taken`].
+    /// [`Reply::Checkpointed`], and by [`Reply::Taken`] where the asker stops.
     Checkpoints {
+        /// The asker has no folders of topics that were deleted up to this offset.
+        settled: Offset,
         /// Every log that the asker has.
         positions: Vec<LogPosition>,
         /// Whether they are closed: the asker stops.
@@ -136,6 +141,8 @@ pub enum Reply {
     Later,
     /// The sizes.
     LogSizes(Vec<LogSize>),
+    /// The checkpoints are written; the offset is that of the request.
+    Checkpointed(Offset),
     /// The news has arrived.
     Taken,
 }

@@ -14,6 +14,7 @@ pub mod format;
 mod life;
 mod load;
 mod machine;
+mod owners;
 mod requests;
 mod shard;
 mod store;

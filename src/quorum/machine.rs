@@ -110,21 +110,39 @@ impl Quorum {
             return;
         }
         let before = self.published.take().unwrap_or_default();
-        for change in image.topics_changed_since(&before) {
-            match change {
-                TopicChange::Removed(topic) => self.placement.remove(topic.id),
-                TopicChange::Added(topic) | TopicChange::Changed { new: topic, .. } => {
-                    let node = self.controller.node;
-                    let is_here = topic.partitions.values().any(|one| one.has_replica(node));
-                    if is_here {
-                        self.placement.place(topic.id, topic.partitions.len());
-                    }
-                }
+        let changes = image.topics_changed_since(&before);
+        let offset = image.provenance().last_offset;
+        for change in &changes {
+            if let TopicChange::Removed(topic) = change {
+                self.owners.topic_removed(topic, offset);
             }
         }
+        let node = self.controller.node;
+        for change in &changes {
+            if let TopicChange::Added(topic) | TopicChange::Changed { new: topic, .. } = change
+                && topic.partitions.values().any(|one| one.has_replica(node))
+            {
+                self.owners.topic_is_here(topic);
+            }
+        }
+        self.published = Some(image);
+        self.post_image(effects);
+    }
+
+    /// A data shard has no more folders of topics that were deleted up to an offset: topics that
+    /// wait for these names get their owners.
+    fn settled(&mut self, shard: ShardId, offset: Offset, effects: &mut Effects<Message>) {
+        let Some(image) = &self.published else { return };
+        if self.owners.settled(shard, offset, image) {
+            self.post_image(effects);
+        }
+    }
+
+    fn post_image(&self, effects: &mut Effects<Message>) {
+        let Some(image) = &self.published else { return };
         let published = Published {
-            image: Arc::clone(&image),
-            placement: self.placement.clone(),
+            image: Arc::clone(image),
+            placement: self.owners.placement().clone(),
             kraft_version: self.raft.kraft_version(),
             leader: self.raft.election().leader,
             leader_epoch: self.raft.election().epoch,
@@ -133,7 +151,6 @@ impl Quorum {
             let message = Message::Published(published.clone());
             effects.push(Effect::Post { to: ShardId(shard), message });
         }
-        self.published = Some(image);
     }
 
     fn take_store_events(&mut self, now: Now, effects: &mut Effects<Message>) {
@@ -259,6 +276,9 @@ impl Machine for Quorum {
                 message: Message::Request { id, body: Request::Quorum(request) },
             } => {
                 self.waiting.push_back(Waiting { from, id, request });
+            }
+            Event::Mesh { from, message: Message::Settled(offset) } => {
+                self.settled(from, offset, effects);
             }
             Event::Mesh { from, message } => panic!("shard {from} sent the quorum {message:?}"),
             Event::Listening { .. }

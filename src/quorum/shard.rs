@@ -7,11 +7,12 @@ use std::sync::Arc;
 use base::{Duration, Instant, LeaderEpoch, NodeId, Now, Offset, Random, ShardId, Token, Uuid};
 use commitlog::LogConfig;
 use config::BrokerConfig;
-use intercom::{Placement, QuorumReply, QuorumRequest};
+use intercom::{QuorumReply, QuorumRequest};
 use metadata::{Image, Timeline, VersionedRecord};
 use raft::snapshot::{Snapshot, SnapshotId};
 use raft::{ElectionState, ElectionWritten, Raft, ReplicaKey, Voter, VoterEndpoint, VoterSet};
 
+use crate::owners::Owners;
 use crate::store::Store;
 
 /// How long the shard stays for a broker that was registered and is to stop.
@@ -83,7 +84,7 @@ pub struct Quorum {
     pub(crate) random: Random,
     pub(crate) stage: Stage,
     pub(crate) life: Life,
-    pub(crate) placement: Placement,
+    pub(crate) owners: Owners,
     /// The image of the last publication.
     pub(crate) published: Option<Arc<Image>>,
     /// In order of their offsets.
@@ -115,7 +116,7 @@ impl Quorum {
             timeline: Timeline::default(),
             stage: Stage::Loading(Box::default()),
             life,
-            placement: Placement::new(params.data_shards),
+            owners: Owners::new(params.data_shards),
             published: None,
             pending: VecDeque::new(),
             waiting: VecDeque::new(),

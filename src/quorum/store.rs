@@ -172,6 +172,7 @@ impl Store {
                 partition: PartitionIndex(0),
             },
             topic_id: Uuid::METADATA_TOPIC,
+            sets_strays_aside: false,
             config: self.log_config.clone(),
         };
         // As in Kafka the whole log is recovered at every start: its end decides elections.

@@ -184,6 +184,7 @@ impl Owner {
     /// Nothing more comes of a log: who waits for it is told.
     pub(super) fn log_is_offline(&mut self, desk: &mut Desk<'_>, token: Token) {
         self.opening.remove(&token);
+        self.has_left(token);
         self.end_closing(token);
         self.end_host(desk, token);
         self.refuse_waiting(desk, token);

@@ -49,6 +49,7 @@ impl Owner {
             directory: opening.path,
             partition: opening.name.clone(),
             topic_id: opening.key.topic,
+            sets_strays_aside: true,
             config: opening.rules.log.clone(),
         };
         let known = match opening.found {
@@ -105,9 +106,19 @@ impl Owner {
         self.host_if_led(desk, token);
     }
 
-    /// The topic was deleted: its log goes, and who waits for it is told.
-    pub(crate) fn delete(&mut self, desk: &mut Desk<'_>, key: PartitionKey, random: Uuid) {
+    /// The topic was deleted, as the image at `offset` says: its log goes, and who waits for it is
+    /// told.
+    pub(crate) fn delete(
+        &mut self,
+        desk: &mut Desk<'_>,
+        key: PartitionKey,
+        offset: Offset,
+        random: Uuid,
+    ) {
         let Some(token) = self.by_key.remove(&key) else { return };
+        if self.partition(token).log.state() != LogState::Failed {
+            self.leaving.insert(token, offset);
+        }
         self.opening.remove(&token);
         self.end_host(desk, token);
         self.refuse_waiting(desk, token);
@@ -140,7 +151,9 @@ impl Owner {
 
     /// Where each log stands, for the checkpoints of its directory.
     pub(crate) fn positions(&self) -> Vec<LogPosition> {
-        self.partitions.iter().filter_map(|(_, partition)| partition.position()).collect()
+        // A deleted log has given its name away.
+        let here = self.by_key.values().filter_map(|token| self.partitions.get(*token));
+        here.filter_map(Partition::position).collect()
     }
 
     /// Something of a log's files is done.
@@ -285,7 +298,8 @@ impl Owner {
             LogEvent::SearchFailed { ticket } => {
                 self.search_failed(desk, token, ticket, ErrorCode::KAFKA_STORAGE_ERROR);
             }
-            LogEvent::Truncated { .. } | LogEvent::StartMoved { .. } | LogEvent::Renamed => {}
+            LogEvent::Truncated { .. } | LogEvent::StartMoved { .. } => {}
+            LogEvent::Renamed => self.has_left(token),
             LogEvent::Closed { .. } => {
                 self.refuse_waiting(desk, token);
                 self.end_closing(token);
@@ -296,12 +310,24 @@ impl Owner {
             LogEvent::NoSpace { cause } => self.no_space_to_open(desk, token, &cause),
             LogEvent::NotClosed { cause } => self.not_closed(desk, token, &cause),
             LogEvent::Failed { cause } => self.disk_failed(desk, token, cause.to_string()),
+            LogEvent::Stray => {
+                let key = self.partition(token).key;
+                self.by_key.remove(&key);
+                self.log_is_offline(desk, token);
+                self.notices.push(Notice::Stray(key));
+            }
             LogEvent::Unreadable { sentence } => {
                 let partition = &self.partition(token).name;
                 tracing::error!(%partition, "the log is offline: {sentence}");
                 self.log_is_offline(desk, token);
             }
         }
+    }
+
+    /// The folder of a deleted log has another name, or the log's directory is offline.
+    pub(super) fn has_left(&mut self, token: Token) {
+        self.leaving.remove(&token);
+        self.notices.push(Notice::Left);
     }
 
     fn opened(&mut self, desk: &mut Desk<'_>, token: Token) {

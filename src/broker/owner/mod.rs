@@ -17,7 +17,7 @@ pub(crate) use logs::{Found, Opening};
 use std::collections::BTreeSet;
 
 use api::{Effects, FileEffect};
-use base::{Instant, Map, Now, Random, ShardId, Slab, Timers, Token};
+use base::{Instant, Map, Now, Offset, Random, ShardId, Slab, Timers, Token};
 use commitlog::{LogEvent, LogStep, Ticket};
 use directories::Directories;
 use group::{GroupConfig, GroupReply};
@@ -111,6 +111,10 @@ enum Alarm {
 /// What the shard has to know of its logs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Notice {
+    /// The folder of a deleted one has another name, or one that was opening is offline.
+    Left,
+    /// The folder of this one was another topic's: it has to be made anew.
+    Stray(PartitionKey),
     /// One is open, in this log directory.
     Opened(PartitionKey, u16),
     /// All that were being closed are, or never will be.
@@ -148,6 +152,9 @@ pub(crate) struct Owner {
     by_key: Map<PartitionKey, Token>,
     /// Partitions whose log is still opening.
     opening: BTreeSet<Token>,
+    /// Logs that are being deleted and whose folder still has their name, with the offset of the
+    /// image that lacks them.
+    leaving: Map<Token, Offset>,
     /// Partitions whose log is being closed.
     closing: BTreeSet<Token>,
     directories: Directories,
@@ -186,6 +193,7 @@ impl Owner {
             partitions: Slab::new(PARTITIONS_MAX),
             by_key: Map::default(),
             opening: BTreeSet::new(),
+            leaving: Map::default(),
             closing: BTreeSet::new(),
             directories: Directories::new(setup.data_shards, setup.dirty_bytes_max),
             serving: Slab::new(SERVING_MAX),
@@ -232,6 +240,16 @@ impl Owner {
                 unreachable!("a request that is for others reached the partitions")
             }
         }
+    }
+
+    /// Whether a log is still opening.
+    pub(crate) fn is_opening(&self) -> bool {
+        !self.opening.is_empty()
+    }
+
+    /// The offset of the first image whose deleted logs still have their folders, if any.
+    pub(crate) fn leaving_since(&self) -> Option<Offset> {
+        self.leaving.values().min().copied()
     }
 
     /// What happened to logs since the last call.

@@ -7,8 +7,9 @@ use base::{Instant, Now, Offset, Slab, Uuid};
 
 use super::search::FLOWS_MAX;
 use super::{Log, LogEffects, LogState};
+use crate::config::{Checkpoints, LogParams};
 use crate::names;
-use crate::opening::{Checkpoints, LogParams, Opened, Opening};
+use crate::opening::{Opened, Opening};
 use crate::segment::Segment;
 use crate::step::{LogEvent, LogStep, Step};
 
@@ -366,6 +367,7 @@ impl Log {
             directory: self.directory.clone(),
             partition: self.partition.clone(),
             topic_id: self.topic_id,
+            sets_strays_aside: false,
             config: self.config.clone(),
         };
         let before = out.len();

@@ -202,6 +202,7 @@ impl Machine for Script {
                 let body = Reply::Quorum(Box::new(self.answer(*body, effects)));
                 effects.reply(from, Message::Reply { id, body });
             }
+            Event::Mesh { message: Message::Settled(_), .. } => {}
             other => panic!("the script did not expect {other:?}"),
         }
     }
