@@ -1,15 +1,22 @@
 //! After the faults: everything that must be there is read and compared, and every partition
 //! takes something new.
 
-use base::Duration;
+use std::collections::BTreeMap;
+
+use base::{Duration, TopicId};
 
 use crate::checkers::{lasting, order};
-use crate::history::{History, Place, RecordId, Violation, ensure};
-use crate::operations::{CreateTopic, Fetch, ListOffsets, Metadata, Operation, Produce};
+use crate::history::{Collected, History, Place, RecordId, Violation, ensure};
+use crate::operations::{
+    CreateTopic, DeleteTopic, Fetch, ListOffsets, Membership, Metadata, OffsetFetch, Operation,
+    Produce,
+};
 use crate::simulation::{Node, Simulation};
 
 /// Bytes that one fetch of an audit asks for.
 const FETCH_BYTES_MAX: i32 = 1 << 20;
+/// How often a log is read again because it is cut while it is read.
+const READINGS_MAX: u32 = 10;
 /// How often a question is repeated, 10 ms apart, until the node has found itself.
 const ATTEMPTS_MAX: u32 = 1_000;
 
@@ -20,14 +27,23 @@ impl<N: Node> Simulation<N> {
         let auditor = self.auditor()?;
         self.find_topics(auditor)?;
         self.history.is_calm = true;
+        let metadata = Metadata::new(&self.history, 12, true);
+        self.call(auditor, Operation::Metadata(metadata))?;
+        self.ask_groups(auditor)?;
         let places: Vec<Place> = places(&self.history);
+        let mut logs = BTreeMap::new();
         for &place in &places {
             let log = self.read_whole(auditor, place)?;
             let name = self.history.name(place);
             let at = |violation: Violation| Violation(format!("{name}: {violation}"));
             let partition = self.history.partition(place);
-            lasting::check_whole(partition, &log).map_err(at)?;
-            order::check(partition, &log).map_err(at)?;
+            lasting::check_whole(partition, &log.records).map_err(at)?;
+            lasting::check_size(partition, log.bytes).map_err(at)?;
+            order::check(partition, &log.records).map_err(at)?;
+            logs.insert(place, log.records);
+        }
+        if self.history.is_whole {
+            self.read_in_session(auditor, &places, &logs)?;
         }
         for &place in &places {
             self.append_one(auditor, place)?;
@@ -38,7 +54,10 @@ impl<N: Node> Simulation<N> {
     /// Creates what is missing, and waits until every partition has a leader.
     fn find_topics(&mut self, auditor: usize) -> Result<(), Violation> {
         for _ in 0..ATTEMPTS_MAX {
-            if self.history.topics.iter().any(|topic| !topic.exists) {
+            if let Some((topic, id)) = self.doomed() {
+                let delete = DeleteTopic::new(&mut self.history, topic, id);
+                self.call(auditor, Operation::DeleteTopic(delete))?;
+            } else if self.history.topics.iter().any(|topic| !topic.exists) {
                 let create = CreateTopic::sample(&mut self.random, &self.history);
                 self.call(auditor, Operation::CreateTopic(create))?;
             } else {
@@ -51,6 +70,7 @@ impl<N: Node> Simulation<N> {
                         Fetch::new(&self.history, &[(place, start)], 12, 0, FETCH_BYTES_MAX);
                     self.call(auditor, Operation::Fetch(fetch))?;
                 }
+                self.ask_groups(auditor)?;
                 if self.history.refusals == before {
                     return Ok(());
                 }
@@ -62,34 +82,95 @@ impl<N: Node> Simulation<N> {
         Err(Violation(format!("the node does not come to lead its partitions: {refusal}")))
     }
 
-    /// Reads a partition from its start to its end.
-    fn read_whole(
+    /// Asks what every group has committed.
+    fn ask_groups(&mut self, auditor: usize) -> Result<(), Violation> {
+        for group in 0..self.history.groups.len() {
+            let find = Membership::find(&mut self.random, &self.history, group);
+            self.call(auditor, Operation::Membership(find))?;
+            let places = self.history.groups[group].places.clone();
+            let fetch = OffsetFetch::new(&mut self.random, &mut self.history, group, &places);
+            self.call(auditor, Operation::OffsetFetch(fetch))?;
+        }
+        Ok(())
+    }
+
+    /// A session brings the same records as requests without one.
+    fn read_in_session(
         &mut self,
         auditor: usize,
-        place: Place,
-    ) -> Result<Vec<(i64, RecordId)>, Violation> {
+        places: &[Place],
+        logs: &BTreeMap<Place, Vec<(i64, RecordId)>>,
+    ) -> Result<(), Violation> {
+        self.history.collected = Some(BTreeMap::new());
+        let count = |history: &History| -> usize {
+            history.collected.iter().flat_map(|all| all.values()).map(|log| log.records.len()).sum()
+        };
+        loop {
+            let before = count(&self.history);
+            let fetch = self.session_fetch(auditor, places);
+            self.call(auditor, fetch)?;
+            if count(&self.history) == before {
+                break;
+            }
+        }
+        let mut collected = self.history.collected.take().unwrap_or_default();
+        for (place, log) in logs {
+            let name = self.history.name(*place);
+            // What is cut by age or size may have been cut since; and what was sent without acks
+            // may have come.
+            let is_cut = self.history.partition(*place).start_max == i64::MAX;
+            let read = collected.remove(place).unwrap_or_default().records;
+            ensure(is_cut || read.starts_with(log), || {
+                let (read, all) = (read.len(), log.len());
+                format!("{name} has {all} records, and a session brings {read} of them")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A topic whose deletion nobody has acknowledged.
+    fn doomed(&self) -> Option<(usize, TopicId)> {
+        let mut topics = self.history.topics.iter().enumerate();
+        topics.find_map(|(index, topic)| topic.id.filter(|_| topic.is_doomed).map(|id| (index, id)))
+    }
+
+    /// Reads a partition from its start to its end, and again where its start moves meanwhile.
+    fn read_whole(&mut self, auditor: usize, place: Place) -> Result<Collected, Violation> {
+        for _ in 0..READINGS_MAX {
+            let log = self.try_read_whole(auditor, place)?;
+            let partition = self.history.partition(place);
+            let end = log.records.last().map_or(partition.start, |(last, _)| last + 1);
+            if end == partition.end_shown {
+                return Ok(log);
+            }
+        }
+        let name = self.history.name(place);
+        let partition = self.history.partition(place);
+        let (start, end_shown) = (partition.start, partition.end_shown);
+        Err(Violation(format!(
+            "{name} was shown up to {end_shown} and cannot be read up to there from {start} on"
+        )))
+    }
+
+    fn try_read_whole(&mut self, auditor: usize, place: Place) -> Result<Collected, Violation> {
         let start_of = ListOffsets::start_of(&self.history, place);
         self.call(auditor, Operation::ListOffsets(start_of))?;
         let mut offset = self.history.partition(place).start;
-        self.history.collected = Some(Vec::new());
+        self.history.collected = Some(BTreeMap::new());
         loop {
             let from = [(place, offset)];
             let fetch = Fetch::new(&self.history, &from, 13, 0, FETCH_BYTES_MAX);
             self.call(auditor, Operation::Fetch(fetch))?;
-            let collected = self.history.collected.as_ref();
-            let next = collected.and_then(|log| log.last()).map_or(offset, |(last, _)| last + 1);
+            let collected = self.history.collected.as_ref().and_then(|all| all.get(&place));
+            let last = collected.and_then(|log| log.records.last());
+            let next = last.map_or(offset, |(last, _)| last + 1);
             if next == offset {
                 break;
             }
             offset = next;
         }
-        let log = self.history.collected.take().unwrap_or_default();
-        let end_shown = self.history.partition(place).end_shown;
-        let name = self.history.name(place);
-        ensure(offset == end_shown, || {
-            format!("{name} was shown up to {end_shown} and can be read up to {offset}")
-        })?;
-        Ok(log)
+        let collected = self.history.collected.take().unwrap_or_default();
+        Ok(collected.into_values().next().unwrap_or_default())
     }
 
     /// A partition that is whole takes a batch, and gives it back.
@@ -102,12 +183,15 @@ impl<N: Node> Simulation<N> {
         self.call(auditor, Operation::Produce(produce))?;
         let end_shown = self.history.partition(place).end_shown;
         ensure(end_shown > offset, || "a batch was acknowledged and adds nothing".to_owned())?;
-        self.history.collected = Some(Vec::new());
+        self.history.collected = Some(BTreeMap::new());
         let from = [(place, offset)];
         let fetch = Fetch::new(&self.history, &from, 12, 500, FETCH_BYTES_MAX);
         self.call(auditor, Operation::Fetch(fetch))?;
         let found = self.history.collected.take().unwrap_or_default();
-        ensure(found.first().is_some_and(|(first, _)| *first == offset), || {
+        let first = found.get(&place).and_then(|log| log.records.first());
+        // It may be too old to be kept.
+        let is_gone = self.history.partition(place).start_max > offset;
+        ensure(is_gone || first.is_some_and(|(first, _)| *first == offset), || {
             format!("a batch was acknowledged at {offset} and a fetch from there is empty")
         })
     }

@@ -9,9 +9,8 @@ use base::Random;
 use bytes::Bytes;
 use fakeworld::{ClientSocket, World};
 
-use crate::history::{History, Violation, ensure};
-use crate::operations::{Operation, Positions, correlation_id, idempotent};
-use crate::producers::Producer;
+use crate::history::{History, Place, Violation, ensure};
+use crate::operations::{FetchSession, Memory, Operation, correlation_id, idempotent};
 
 /// The longest reply that a client expects, in bytes.
 const REPLY_BYTES_MAX: usize = 64 << 20;
@@ -27,6 +26,8 @@ pub struct ClientPlan {
     pub drops_per_thousand: u64,
     /// How often it stops reading for a while, in a thousand ticks.
     pub pauses_per_thousand: u64,
+    /// The group that it is a member of, if it is one.
+    pub group: Option<usize>,
 }
 
 /// A connection that is there.
@@ -47,8 +48,7 @@ pub struct Client {
     /// Its number.
     pub number: usize,
     plan: ClientPlan,
-    positions: Positions,
-    producer: Producer,
+    memory: Memory,
     socket: Option<ClientSocket>,
     connection: Option<Connection>,
     next_correlation: i32,
@@ -68,15 +68,8 @@ pub enum Wish {
 impl Client {
     /// A client that is not connected.
     pub fn new(number: usize, plan: ClientPlan) -> Self {
-        Self {
-            number,
-            plan,
-            positions: Positions::new(),
-            producer: Producer::new(number),
-            socket: None,
-            connection: None,
-            next_correlation: 0,
-        }
+        let memory = Memory::new(number, plan.group);
+        Self { number, plan, memory, socket: None, connection: None, next_correlation: 0 }
     }
 
     /// How long it waits until its next tick, in microseconds.
@@ -106,6 +99,7 @@ impl Client {
 
     /// The connection is there, the `number`th of all.
     pub fn connected(&mut self, number: u64) {
+        self.memory.lost_connection();
         self.connection = Some(Connection {
             number,
             inbox: Vec::new(),
@@ -131,12 +125,13 @@ impl Client {
         }
         if connection.in_flight.len() < self.plan.depth {
             let number = connection.number;
-            let idempotent = random.chance(40);
-            let operation = idempotent
-                .then(|| idempotent::sample(random, history, &mut self.producer, number))
+            let is_member = self.plan.group.is_some();
+            let is_idempotent = !is_member && random.chance(40);
+            let operation = is_idempotent
+                .then(|| idempotent::sample(random, history, &mut self.memory.producer, number))
                 .flatten();
             let operation = operation
-                .unwrap_or_else(|| Operation::sample(random, history, &self.positions, number));
+                .unwrap_or_else(|| Operation::sample(random, history, &mut self.memory, number));
             self.send(world, history, operation);
         }
         if dice >= 1_000 - self.plan.pauses_per_thousand {
@@ -172,6 +167,13 @@ impl Client {
         }
     }
 
+    /// The next request of a session about these partitions.
+    pub fn session_fetch(&mut self, history: &History, places: &[Place]) -> Operation {
+        let connection = self.connection_number().unwrap_or(0);
+        let memory = &mut self.memory;
+        Operation::FetchSession(FetchSession::next(history, memory, places, connection))
+    }
+
     /// The number of its connection.
     pub fn connection_number(&self) -> Option<u64> {
         self.connection.as_ref().map(|connection| connection.number)
@@ -196,7 +198,7 @@ impl Client {
             ensure(got == expected, || {
                 format!("reply {got} came before {expected}, which was asked for earlier")
             })?;
-            operation.classify(&frame, history, &mut self.positions, &mut self.producer)?;
+            operation.classify(&frame, history, &mut self.memory)?;
         }
         Ok(())
     }

@@ -7,26 +7,10 @@ use std::fmt;
 
 use base::{TopicId, Uuid};
 
-/// Something that must not happen, in a sentence.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Violation(pub String);
-
-impl fmt::Display for Violation {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(&self.0)
-    }
-}
-
-/// A violation, unless `holds`.
-pub fn ensure(holds: bool, sentence: impl FnOnce() -> String) -> Result<(), Violation> {
-    if holds { Ok(()) } else { Err(Violation(sentence())) }
-}
-
-/// A batch of the workload, never sent twice.
-pub type BatchId = u64;
-
-/// Counts the losses of power: what was not synced may be gone in the next life.
-pub type Life = u32;
+use crate::commits::{Clock, Commits};
+use crate::generations::Generations;
+use crate::lie::Lie;
+pub use crate::terms::{BatchId, Boot, Incarnation, Life, Place, Violation, ensure};
 
 /// What a record says of itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,9 +95,18 @@ pub struct PartitionHistory {
     pub batches: BTreeMap<BatchId, SentBatch>,
     /// What is known to be in the log, by offset.
     pub log: BTreeMap<i64, Seen>,
-    /// Where the log begins: 0, unless a loss of power took a first segment of which nothing was
-    /// synced yet.
+    /// Which start of the node it is.
+    pub boot: Boot,
+    /// Which topic of this name it belongs to.
+    pub incarnation: Incarnation,
+    /// Where the log begins, as far as is known. In the same boot it never goes back.
     pub start: i64,
+    /// The log does not begin behind this, unless a loss of power took a first segment of which
+    /// nothing was synced yet: what DeleteRecords was asked for, or anything where segments are
+    /// deleted by age or size.
+    pub start_max: i64,
+    /// Bytes below which the log is not cut by its size, where it is cut by nothing else.
+    pub retention_bytes: Option<u64>,
     /// The end of the log that was shown so far; it must not be less later in the same life.
     pub end_shown: i64,
 }
@@ -127,26 +120,55 @@ pub struct TopicHistory {
     pub id: Option<TopicId>,
     /// Whether its creation was acknowledged, or it was seen.
     pub exists: bool,
+    /// Whether clients may delete it.
+    pub may_be_deleted: bool,
+    /// Whether records of it are deleted, by request, age or size. A broker that starts anew may
+    /// then forget, as Kafka does, what a producer wrote last: idempotent producers keep away.
+    pub is_cut: bool,
+    /// Whether its deletion was asked for and not acknowledged yet: nothing else is done with it.
+    pub is_doomed: bool,
+    /// Which topic of this name it is.
+    pub incarnation: Incarnation,
+    /// The ids of those that were deleted.
+    pub past_ids: Vec<TopicId>,
     /// The settings that it is created with.
     pub configs: Vec<(&'static str, String)>,
     /// Its partitions.
     pub partitions: Vec<PartitionHistory>,
 }
 
-/// Which partition of which topic of the workload.
-pub type Place = (usize, usize);
+/// What is known of a consumer group.
+#[derive(Clone, Debug, Default)]
+pub struct GroupHistory {
+    /// Its name.
+    pub name: String,
+    /// What its members share.
+    pub places: Vec<Place>,
+    /// Whether what is committed is synced before it is acknowledged.
+    pub is_synced: bool,
+    /// Whether its coordinator may go back to what is written: a disk may refuse what is not.
+    pub may_forget: bool,
+    /// What was committed.
+    pub commits: BTreeMap<Place, Commits>,
+    /// Its leaders and assignments.
+    pub generations: Generations,
+}
 
 /// What the clients know.
 #[derive(Clone, Debug, Default)]
 pub struct History {
     /// The topics of the workload.
     pub topics: Vec<TopicHistory>,
+    /// Its groups.
+    pub groups: Vec<GroupHistory>,
+    /// Counts the requests and answers of groups.
+    pub clock: Clock,
     /// Which life it is.
     pub life: Life,
+    /// Which start of the node it is.
+    pub boot: Boot,
     /// The next batch.
     pub next_batch: BatchId,
-    /// Whether clients have idempotent producers.
-    pub has_producers: bool,
     /// Producer ids that were given out.
     pub producer_ids: BTreeSet<i64>,
     /// Whether faults are over: from then on nothing may be refused.
@@ -156,9 +178,22 @@ pub struct History {
     /// What was refused last.
     pub last_refusal: String,
     /// Where an audit collects what is read, if there is one.
-    pub collected: Option<Vec<(i64, RecordId)>>,
+    pub collected: Option<BTreeMap<Place, Collected>>,
+    /// Whether the broker does all that the workload knows; else only what a log needs.
+    pub is_whole: bool,
+    /// How the broker's answers are falsified, to see whether it is noticed.
+    pub lie: Option<Lie>,
     /// How many of these happened: a run in which nothing happens proves nothing.
     pub counts: Counts,
+}
+
+/// What an audit has read of a partition.
+#[derive(Clone, Debug, Default)]
+pub struct Collected {
+    /// The records, in the order in which they came.
+    pub records: Vec<(i64, RecordId)>,
+    /// The bytes of their batches.
+    pub bytes: u64,
 }
 
 /// What happened in a run.
@@ -174,6 +209,16 @@ pub struct Counts {
     pub crashes: u64,
     /// Losses of power.
     pub power_losses: u64,
+    /// Times that a log was found to begin later than before.
+    pub starts_moved: u64,
+    /// Topics that were deleted.
+    pub topics_deleted: u64,
+    /// Answers in fetch sessions.
+    pub session_answers: u64,
+    /// Generations of groups.
+    pub generations: u64,
+    /// Offsets that were committed.
+    pub commits: u64,
 }
 
 impl Counts {
@@ -184,15 +229,24 @@ impl Counts {
         self.read += other.read;
         self.crashes += other.crashes;
         self.power_losses += other.power_losses;
+        self.starts_moved += other.starts_moved;
+        self.topics_deleted += other.topics_deleted;
+        self.session_answers += other.session_answers;
+        self.generations += other.generations;
+        self.commits += other.commits;
     }
 }
 
 impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { requests, acknowledged, read, crashes, power_losses } = self;
+        let Self { requests, acknowledged, read, crashes, power_losses, .. } = self;
+        let Self { starts_moved, topics_deleted, session_answers, .. } = self;
+        let Self { generations, commits, .. } = self;
         write!(
             formatter,
             "{requests} requests, {acknowledged} batches acknowledged, {read} records read, \
+             {starts_moved} starts of logs moved, {topics_deleted} topics deleted, \
+             {session_answers} answers in sessions, {generations} generations, {commits} commits, \
              {crashes} crashes, {power_losses} losses of power"
         )
     }
@@ -204,6 +258,22 @@ impl PartitionHistory {
     pub fn may_begin_later(&self) -> bool {
         self.life > 0
     }
+
+    /// The same partition of the next topic of its name. What is still on its way to the old one
+    /// may come to the new one, as a request of an older version names a topic by its name.
+    fn reborn(&self, incarnation: Incarnation) -> Self {
+        let on_their_way = self.batches.iter().filter(|(_, sent)| sent.fate == Fate::Unknown);
+        Self {
+            life: self.life,
+            boot: self.boot,
+            incarnation,
+            is_synced: self.is_synced,
+            start_max: if self.start_max == i64::MAX { i64::MAX } else { 0 },
+            retention_bytes: self.retention_bytes,
+            batches: on_their_way.map(|(id, sent)| (*id, sent.clone())).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 impl History {
@@ -212,9 +282,41 @@ impl History {
         &mut self.topics[place.0].partitions[place.1]
     }
 
-    /// The topics that exist, by index.
+    /// The topics that exist and are not to be deleted, by index.
     pub fn existing(&self) -> Vec<usize> {
-        (0..self.topics.len()).filter(|&topic| self.topics[topic].exists).collect()
+        let exists = |topic: &TopicHistory| topic.exists && !topic.is_doomed;
+        (0..self.topics.len()).filter(|&topic| exists(&self.topics[topic])).collect()
+    }
+
+    /// The next reading of the clock of groups.
+    pub fn tick(&mut self) -> Clock {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// A topic was deleted: the next one of its name begins anew.
+    pub fn topic_is_gone(&mut self, topic: usize) {
+        self.counts.topics_deleted += 1;
+        let topic = &mut self.topics[topic];
+        topic.past_ids.extend(topic.id.take());
+        (topic.exists, topic.is_doomed) = (false, false);
+        topic.incarnation += 1;
+        for partition in &mut topic.partitions {
+            *partition = partition.reborn(topic.incarnation);
+        }
+    }
+
+    /// The node starts anew: what it only remembered is gone.
+    pub fn node_starts(&mut self) {
+        self.boot += 1;
+        let is_first = self.boot == 1;
+        for partition in self.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
+            partition.boot = self.boot;
+            // Where a log begins is only written down now and then.
+            partition.start = 0;
+            // What its size was cut by may be gone with what was not written yet.
+            partition.retention_bytes = partition.retention_bytes.filter(|_| is_first);
+        }
     }
 
     /// The name of a partition, for sentences.
@@ -227,9 +329,14 @@ impl History {
         self.topics.iter().position(|topic| topic.name == name)
     }
 
-    /// The topic of this id.
-    pub fn by_id(&self, id: Uuid) -> Option<usize> {
-        self.topics.iter().position(|topic| topic.id == Some(id))
+    /// The topic that an answer names by its id or by its name. The id can be of one that has been
+    /// deleted since.
+    pub fn by_name_or_id(&self, by_id: bool, name: &str, id: Uuid) -> Option<usize> {
+        if !by_id {
+            return self.by_name(name);
+        }
+        let has_id = |topic: &TopicHistory| topic.id == Some(id) || topic.past_ids.contains(&id);
+        self.topics.iter().position(has_id)
     }
 
     /// The power was lost: a new life begins, and what was not synced need not be there any more.

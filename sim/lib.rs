@@ -12,9 +12,14 @@
 pub mod audit;
 pub mod checkers;
 pub mod client;
+pub mod commits;
+pub mod generations;
 pub mod history;
+pub mod lie;
+pub mod member;
 pub mod node;
 pub mod operations;
 pub mod producers;
 pub mod scenario;
 pub mod simulation;
+pub mod terms;

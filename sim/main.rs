@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use clap::{Parser, ValueEnum};
 use fakeworld::Planted;
 use sim::history::Counts;
+use sim::lie::Lie;
 use sim::node::RealNode;
 use sim::simulation::{Options, Report, run};
 
@@ -23,7 +24,7 @@ struct Arguments {
     /// Run the seeds from A to B, without B.
     #[arg(long, value_name = "A..B", value_parser = parse_range, default_value = "0..100")]
     seeds: Range<u64>,
-    /// Plant a fault into the driver, and expect that it is found.
+    /// Plant a fault into the driver or into the broker's answers, and expect that it is found.
     #[arg(long)]
     plant: Option<Plant>,
     /// How many lines of the trace to show of a run that failed.
@@ -31,7 +32,7 @@ struct Arguments {
     trace: usize,
 }
 
-/// A fault of the driver.
+/// A fault of the driver, or a falsification of answers.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Plant {
     /// A sync is answered without being performed.
@@ -40,14 +41,31 @@ enum Plant {
     SendBeforeWrite,
     /// A message between two machines of a node vanishes.
     LoseMesh,
+    /// A log begins at 0 again.
+    StartGoesBack,
+    /// A deleted topic is listed instead of the one that has its name now.
+    TopicComesBack,
+    /// An incremental fetch keeps quiet about a partition that has records.
+    SessionIsSilent,
+    /// A group is told an older commit than the newest.
+    CommitGoesBack,
+    /// A partition is assigned to every member of a generation.
+    AssignedTwice,
 }
 
-impl From<Plant> for Planted {
-    fn from(plant: Plant) -> Self {
-        match plant {
-            Plant::SkipSync => Planted::SkipSync,
-            Plant::SendBeforeWrite => Planted::SendBeforeWrite,
-            Plant::LoseMesh => Planted::LoseMesh,
+impl Plant {
+    fn options(self) -> Options {
+        let driver = |planted| Options { planted: Some(planted), ..Options::default() };
+        let lie = |lie| Options { lie: Some(lie), ..Options::default() };
+        match self {
+            Plant::SkipSync => driver(Planted::SkipSync),
+            Plant::SendBeforeWrite => driver(Planted::SendBeforeWrite),
+            Plant::LoseMesh => driver(Planted::LoseMesh),
+            Plant::StartGoesBack => lie(Lie::StartGoesBack),
+            Plant::TopicComesBack => lie(Lie::TopicComesBack),
+            Plant::SessionIsSilent => lie(Lie::SessionIsSilent),
+            Plant::CommitGoesBack => lie(Lie::CommitGoesBack),
+            Plant::AssignedTwice => lie(Lie::AssignedTwice),
         }
     }
 }
@@ -62,17 +80,17 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let planted = arguments.plant.map(Planted::from);
+    let plant = arguments.plant;
     let seeds = match arguments.seed {
         Some(seed) => seed..seed + 1,
         None => arguments.seeds.clone(),
     };
     let mut total = Counts::default();
     for seed in seeds.clone() {
-        let report = run_seed(seed, planted, 0);
+        let report = run_seed(seed, plant, 0);
         match report.outcome {
             Ok(counts) => total.add(counts),
-            Err(_) if planted.is_some() => {
+            Err(_) if plant.is_some() => {
                 show(seed, &arguments);
                 println!("the planted fault was found");
                 return ExitCode::SUCCESS;
@@ -82,7 +100,7 @@ fn main() -> ExitCode {
                 return ExitCode::FAILURE;
             }
         }
-        if arguments.seed.is_some() && run_seed(seed, planted, 0).hash != report.hash {
+        if arguments.seed.is_some() && run_seed(seed, plant, 0).hash != report.hash {
             println!("seed {seed}: two runs of it differ, so something is random that must not be");
             return ExitCode::FAILURE;
         }
@@ -91,16 +109,17 @@ fn main() -> ExitCode {
         }
     }
     println!("seeds {}..{}: nothing found; {total}", seeds.start, seeds.end);
-    if planted.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if plant.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn run_seed(seed: u64, planted: Option<Planted>, trace_lines: usize) -> Report {
-    run(RealNode::new, Options { seed, planted, trace_lines })
+fn run_seed(seed: u64, plant: Option<Plant>, trace_lines: usize) -> Report {
+    let options = plant.map(Plant::options).unwrap_or_default();
+    run(RealNode::new, Options { seed, trace_lines, ..options })
 }
 
 /// Repeats a run that failed with its trace, and says how to do it again.
 fn show(seed: u64, arguments: &Arguments) {
-    let report = run_seed(seed, arguments.plant.map(Planted::from), arguments.trace.max(1));
+    let report = run_seed(seed, arguments.plant, arguments.trace.max(1));
     for line in &report.lines {
         println!("{line}");
     }

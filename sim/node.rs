@@ -49,8 +49,8 @@ impl RealNode {
             ("log.dirs", directories.join(",")),
             ("auto.create.topics.enable", "false".to_owned()),
         ];
-        let pairs: Pairs =
-            settings.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        let settings = settings.into_iter().chain(scenario.settings.iter().cloned());
+        let pairs: Pairs = settings.map(|(key, value)| (key.to_owned(), value)).collect();
         let config = BrokerConfig::from_pairs(pairs).expect("these settings are valid");
         let (data_shards, cores) = (scenario.data_shards, scenario.cores);
         Self { config: Arc::new(config), directories, data_shards, cores }

@@ -1,10 +1,10 @@
 //! What happens in a run, drawn from its seed.
 
 use base::{Duration, Instant, Random};
-use fakeworld::{Crash, FaultPlan};
+use fakeworld::{Crash, DiskFaults, FaultPlan};
 
 use crate::client::ClientPlan;
-use crate::history::{History, PartitionHistory, TopicHistory};
+use crate::history::{GroupHistory, History, PartitionHistory, TopicHistory};
 
 /// A crash to come.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,20 @@ pub enum DiskTrouble {
 /// The second log directory of a node that has one.
 pub const SECOND_DIRECTORY: &str = "/more";
 
+impl DiskTrouble {
+    fn plan(self, disk: &mut DiskFaults) {
+        match self {
+            DiskTrouble::Syncs => disk.sync_errors_per_million = 10_000,
+            DiskTrouble::Writes => disk.write_errors_per_million = 5_000,
+            DiskTrouble::Reads => disk.read_errors_per_million = 5_000,
+            DiskTrouble::Full
+            | DiskTrouble::DeadDirectory
+            | DiskTrouble::FullDirectory
+            | DiskTrouble::None => {}
+        }
+    }
+}
+
 /// Everything about a run but what the world does by itself.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -62,13 +76,16 @@ pub struct Scenario {
     pub data_shards: u16,
     /// Cores of the node: with fewer of them than machines, some share one.
     pub cores: usize,
+    /// Settings of the node besides those that every node has.
+    pub settings: Vec<(&'static str, String)>,
     /// How the node ends between the two audits; in order if there is none.
     pub last_crash: Option<Crash>,
 }
 
 impl Scenario {
-    /// Draws a scenario, and the topics of its history.
-    pub fn draw(random: &Random) -> (Self, History) {
+    /// Draws a scenario, and the topics of its history; `is_whole` is whether the node does all
+    /// that the workload knows.
+    pub fn draw(random: &Random, is_whole: bool) -> (Self, History) {
         let mut dice = random.fork("scenario");
         let length_us = 200_000 + dice.below(1_200_000);
         let moment = |dice: &mut Random| Instant::from_nanos(dice.below(length_us) * 1_000);
@@ -86,38 +103,34 @@ impl Scenario {
             21 => DiskTrouble::FullDirectory,
             _ => DiskTrouble::None,
         };
-        match trouble {
-            DiskTrouble::Syncs => faults.disk.sync_errors_per_million = 10_000,
-            DiskTrouble::Writes => faults.disk.write_errors_per_million = 5_000,
-            DiskTrouble::Reads => faults.disk.read_errors_per_million = 5_000,
-            DiskTrouble::Full
-            | DiskTrouble::DeadDirectory
-            | DiskTrouble::FullDirectory
-            | DiskTrouble::None => {}
-        }
+        trouble.plan(&mut faults.disk);
         let needs_second =
             matches!(trouble, DiskTrouble::DeadDirectory | DiskTrouble::FullDirectory);
         let has_second_directory = needs_second || dice.chance(25);
-        let crashes = (0..dice.below(4)).map(|_| PlannedCrash {
-            at: moment(&mut dice),
-            after_effects: dice.below(40),
-            // A kill after a failed sync would leave in the page cache what the disk never gets,
-            // as if it had been there: no process can tell.
-            crash: if trouble != DiskTrouble::Syncs && dice.chance(50) {
-                Crash::Process
-            } else {
-                Crash::Machine
-            },
-        });
-        let mut crashes: Vec<PlannedCrash> = crashes.collect();
-        crashes.sort_by_key(|crash| crash.at);
+        let crashes = crashes(&mut dice, length_us, trouble);
         let cuts = (0..dice.below(3))
             .map(|_| (moment(&mut dice), Duration::from_millis(1 + dice.below(100))));
         let cuts = cuts.collect();
         let clock_changes =
             (0..dice.below(3)).map(|_| (moment(&mut dice), dice.below(1_200_000) as i64 - 600_000));
         let clock_changes = clock_changes.collect();
-        let clients = (0..2 + dice.below(5)).map(|_| client(&mut dice)).collect();
+        let mut clients: Vec<ClientPlan> =
+            (0..2 + dice.below(5)).map(|_| client(&mut dice)).collect();
+        let mut topics = topics(&mut dice, is_whole);
+        let mut settings = settings(&mut dice);
+        let all_synced = is_whole && dice.chance(25);
+        if all_synced {
+            settings.push(("log.flush.interval.messages", "1".to_owned()));
+            let partitions = topics.iter_mut().flat_map(|topic| &mut topic.partitions);
+            partitions.for_each(|partition| partition.is_synced = true);
+        }
+        let mut history_groups = Vec::new();
+        if is_whole {
+            let (groups, members) =
+                groups(&mut dice, &topics, all_synced, trouble != DiskTrouble::None);
+            history_groups = groups;
+            clients.extend(members);
+        }
         let scenario = Self {
             length: Duration::from_micros(length_us),
             faults,
@@ -129,11 +142,41 @@ impl Scenario {
             clients,
             data_shards: 1 + dice.below(3) as u16,
             cores: 1 + dice.below(4) as usize,
+            settings,
             last_crash: [None, Some(Crash::Process), Some(Crash::Machine)][dice.below(3) as usize],
         };
-        let history = History { topics: topics(&mut dice), ..History::default() };
+        let history = History { topics, groups: history_groups, is_whole, ..History::default() };
         (scenario, history)
     }
+}
+
+fn crashes(dice: &mut Random, length_us: u64, trouble: DiskTrouble) -> Vec<PlannedCrash> {
+    let crashes = (0..dice.below(4)).map(|_| PlannedCrash {
+        at: Instant::from_nanos(dice.below(length_us) * 1_000),
+        after_effects: dice.below(40),
+        // A kill after a failed sync would leave in the page cache what the disk never gets,
+        // as if it had been there: no process can tell.
+        crash: if trouble != DiskTrouble::Syncs && dice.chance(50) {
+            Crash::Process
+        } else {
+            Crash::Machine
+        },
+    });
+    let mut crashes: Vec<PlannedCrash> = crashes.collect();
+    crashes.sort_by_key(|crash| crash.at);
+    crashes
+}
+
+/// What a node does by itself is done soon enough to be seen in a run.
+fn settings(dice: &mut Random) -> Vec<(&'static str, String)> {
+    vec![
+        ("log.retention.check.interval.ms", (10 + dice.below(300)).to_string()),
+        ("log.flush.offset.checkpoint.interval.ms", (10 + dice.below(1_000)).to_string()),
+        ("group.initial.rebalance.delay.ms", dice.below(50).to_string()),
+        ("group.min.session.timeout.ms", "50".to_owned()),
+        ("offsets.topic.num.partitions", (1 + dice.below(4)).to_string()),
+        ("offsets.topic.replication.factor", "1".to_owned()),
+    ]
 }
 
 fn client(dice: &mut Random) -> ClientPlan {
@@ -142,26 +185,82 @@ fn client(dice: &mut Random) -> ClientPlan {
         pace_us_max: [300, 3_000, 10_000, 30_000][dice.below(4) as usize],
         drops_per_thousand: [0, 0, 5, 20][dice.below(4) as usize],
         pauses_per_thousand: [0, 0, 10][dice.below(3) as usize],
+        group: None,
     }
 }
 
-fn topics(dice: &mut Random) -> Vec<TopicHistory> {
+/// Draws groups, each with its members; what they consume is never deleted.
+fn groups(
+    dice: &mut Random,
+    topics: &[TopicHistory],
+    is_synced: bool,
+    may_forget: bool,
+) -> (Vec<GroupHistory>, Vec<ClientPlan>) {
+    let (mut groups, mut members) = (Vec::new(), Vec::new());
+    for number in 0..dice.below(3) as usize {
+        let consumed = topics.iter().enumerate().filter(|(_, topic)| !topic.may_be_deleted);
+        let places = consumed.flat_map(|(topic, plan)| {
+            (0..plan.partitions.len()).map(move |partition| (topic, partition))
+        });
+        groups.push(GroupHistory {
+            name: format!("group{number}"),
+            places: places.collect(),
+            is_synced,
+            may_forget,
+            ..GroupHistory::default()
+        });
+        members.extend((0..1 + dice.below(3)).map(|_| ClientPlan {
+            depth: 1,
+            group: Some(number),
+            pace_us_max: [3_000, 30_000][dice.below(2) as usize],
+            ..client(dice)
+        }));
+    }
+    (groups, members)
+}
+
+fn topics(dice: &mut Random, is_whole: bool) -> Vec<TopicHistory> {
     let count = 1 + dice.below(4);
-    (0..count)
-        .map(|number| {
-            let is_synced = dice.chance(60);
-            let mut configs = Vec::new();
-            if is_synced {
-                configs.push(("flush.messages", "1".to_owned()));
-            }
-            if dice.chance(40) {
-                // Segments that are rolled soon.
-                configs.push(("segment.ms", (20 + dice.below(300)).to_string()));
-            }
-            let partition = PartitionHistory { is_synced, ..PartitionHistory::default() };
-            let partitions = vec![partition; 1 + dice.below(4) as usize];
-            let name = format!("topic{number}");
-            TopicHistory { name, id: None, exists: false, configs, partitions }
-        })
-        .collect()
+    (0..count).map(|number| topic(dice, number, is_whole)).collect()
+}
+
+fn topic(dice: &mut Random, number: u64, is_whole: bool) -> TopicHistory {
+    let is_synced = dice.chance(60);
+    let mut configs = Vec::new();
+    if is_synced {
+        configs.push(("flush.messages", "1".to_owned()));
+    }
+    if dice.chance(40) {
+        // Segments that are rolled soon.
+        configs.push(("segment.ms", (20 + dice.below(300)).to_string()));
+    }
+    let mut partition = PartitionHistory { is_synced, ..PartitionHistory::default() };
+    if is_whole && dice.chance(30) {
+        configs.push(("internal.segment.bytes", (90_000 + dice.below(60_000)).to_string()));
+    }
+    if is_whole && dice.chance(25) {
+        configs.push(("file.delete.delay.ms", dice.below(200).to_string()));
+        partition.start_max = i64::MAX;
+        if dice.chance(70) {
+            let bytes = dice.below(60_000);
+            configs.push(("retention.bytes", bytes.to_string()));
+            partition.retention_bytes = Some(bytes);
+        } else {
+            // Records are stamped with the first hundred seconds of the world.
+            configs.push(("retention.ms", (1_000 + dice.below(600_000)).to_string()));
+        }
+    }
+    let is_cut = is_whole && (partition.start_max > 0 || dice.chance(50));
+    TopicHistory {
+        is_cut,
+        name: format!("topic{number}"),
+        id: None,
+        exists: false,
+        may_be_deleted: is_whole && number > 0 && dice.chance(50),
+        is_doomed: false,
+        incarnation: 0,
+        past_ids: Vec::new(),
+        configs,
+        partitions: vec![partition; 1 + dice.below(4) as usize],
+    }
 }

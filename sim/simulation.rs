@@ -9,7 +9,9 @@ use fakeworld::{
 };
 
 use crate::client::{Client, Wish};
-use crate::history::{Counts, History, Violation, ensure};
+use crate::history::{Counts, History, Place, Violation, ensure};
+use crate::lie::Lie;
+use crate::operations::Operation;
 use crate::scenario::{DiskTrouble, SECOND_DIRECTORY, Scenario};
 
 /// The port that the node listens at.
@@ -25,8 +27,8 @@ pub trait Node {
     type Message: fmt::Debug + Send + 'static;
     /// Slots of a lane between two of them.
     const LANE_SLOTS: usize;
-    /// Whether it writes what an idempotent producer sends again only once.
-    const KNOWS_PRODUCERS: bool = true;
+    /// Whether the node does all that the workload knows; else only what a log needs.
+    const IS_WHOLE: bool = true;
 
     /// Formats the disk of a new node.
     fn format(&mut self, disk: &mut Disk, random: &mut Random);
@@ -49,6 +51,8 @@ pub struct Options {
     pub seed: u64,
     /// A fault of the driver that is to be found.
     pub planted: Option<Planted>,
+    /// A falsification of the broker's answers that is to be found.
+    pub lie: Option<Lie>,
     /// Lines of the trace that are kept.
     pub trace_lines: usize,
 }
@@ -117,8 +121,8 @@ fn panic_sentence(panic: &(dyn std::any::Any + Send)) -> String {
 impl<N: Node> Simulation<N> {
     fn new(make_node: impl FnOnce(&Scenario) -> N, options: Options) -> Self {
         let random = Random::new(options.seed);
-        let (scenario, mut history) = Scenario::draw(&random);
-        history.has_producers = N::KNOWS_PRODUCERS;
+        let (scenario, mut history) = Scenario::draw(&random, N::IS_WHOLE);
+        history.lie = options.lie;
         let world = World::new(WorldOptions {
             seed: random.fork("world").next_u64(),
             faults: scenario.faults.clone(),
@@ -340,6 +344,7 @@ impl<N: Node> Simulation<N> {
             Violation(format!("the node does not start on its own disk: {sentence}"))
         })?;
         self.exit = None;
+        self.history.node_starts();
         self.world.start(0, seats);
         Ok(())
     }
@@ -400,6 +405,7 @@ impl<N: Node> Simulation<N> {
             pace_us_max: 1,
             drops_per_thousand: 0,
             pauses_per_thousand: 0,
+            group: None,
         };
         let number = self.clients.len();
         self.clients.push(Client::new(number, plan));
@@ -416,11 +422,7 @@ impl<N: Node> Simulation<N> {
     }
 
     /// Sends an operation and waits for its answer, which is judged.
-    pub(crate) fn call(
-        &mut self,
-        auditor: usize,
-        operation: crate::operations::Operation,
-    ) -> Result<(), Violation> {
+    pub(crate) fn call(&mut self, auditor: usize, operation: Operation) -> Result<(), Violation> {
         let sentence = format!("the node does not answer {operation:?}");
         let client = &mut self.clients[auditor];
         ensure(client.is_connected(), || format!("the node closed on an auditor: {sentence}"))?;
@@ -432,6 +434,11 @@ impl<N: Node> Simulation<N> {
         };
         let is_answered = self.pump(until, answered)?;
         ensure(is_answered && self.clients[auditor].is_connected(), || sentence)
+    }
+
+    /// The next request of the auditor's session about these partitions.
+    pub(crate) fn session_fetch(&mut self, auditor: usize, places: &[Place]) -> Operation {
+        self.clients[auditor].session_fetch(&self.history, places)
     }
 
     /// The number of the auditor's connection.

@@ -39,6 +39,11 @@ pub fn read(fetch_offset: i64, bytes: &Bytes) -> Result<Vec<(i64, RecordId)>, Vi
     Ok(found)
 }
 
+/// How many bytes the whole batches of a fetch have.
+pub fn whole_bytes(bytes: &Bytes) -> u64 {
+    Batches::new(bytes.clone()).map_while(Result::ok).map(|batch| batch.size() as u64).sum()
+}
+
 fn read_batch(batch: &records::Batch, found: &mut Vec<(i64, RecordId)>) -> Result<(), Violation> {
     let header = batch.header();
     let base = header.base_offset.0;

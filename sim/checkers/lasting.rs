@@ -66,9 +66,9 @@ pub fn check_whole(
 ) -> Result<(), Violation> {
     let life = partition.life;
     let start = partition.start;
-    if let Some((offset, seen)) =
-        partition.log.range(..start).find(|(_, seen)| !may_be_lost(partition, seen, life))
-    {
+    // What lies below `start_max` may have been deleted.
+    let mut gone = partition.log.range(partition.start_max.min(start)..start);
+    if let Some((offset, seen)) = gone.find(|(_, seen)| !may_be_lost(partition, seen, life)) {
         let record = seen.record;
         return Err(Violation(format!(
             "offset {offset} had {record:?}, the log begins at {start}"
@@ -86,6 +86,14 @@ pub fn check_whole(
         lose_from(partition, end, life, seen.last_life)?;
     }
     Ok(())
+}
+
+/// Checks that a log that was cut by its size has as much as it is to keep.
+pub fn check_size(partition: &PartitionHistory, bytes: u64) -> Result<(), Violation> {
+    let keeps = partition.retention_bytes.filter(|_| partition.start > 0).unwrap_or(0);
+    ensure(bytes >= keeps, || {
+        format!("the log was cut to {bytes} bytes, and keeps {keeps} at least")
+    })
 }
 
 fn may_be_lost(partition: &PartitionHistory, seen: &Seen, life: Life) -> bool {
@@ -159,6 +167,21 @@ mod tests {
         log.life = 1;
         check_whole(&mut log, &[]).expect("the power was lost");
         assert!(log.log.is_empty());
+    }
+
+    #[test]
+    fn what_was_deleted_may_be_gone_and_no_more() {
+        let mut log = partition(true);
+        for (offset, batch) in [(0, 1), (1, 2), (2, 3)] {
+            acknowledge(&mut log, 0, batch, offset).expect("in order");
+        }
+        (log.start, log.start_max) = (1, 1);
+        check_whole(&mut log.clone(), &[(1, one(2)), (2, one(3))]).expect("as was asked for");
+        log.start = 2;
+        check_whole(&mut log.clone(), &[(2, one(3))]).expect_err("one too many");
+        log.retention_bytes = Some(10);
+        check_size(&log, 10).expect("enough is left");
+        check_size(&log, 9).expect_err("too much is gone");
     }
 
     #[test]

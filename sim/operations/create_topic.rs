@@ -6,13 +6,14 @@ use protocol::create_topics_request::{CreatableTopic, CreatableTopicConfig};
 use protocol::{CreateTopicsRequest, ErrorCode};
 
 use super::{frame, reply, tolerate, version};
-use crate::history::{History, Violation, ensure};
+use crate::history::{History, Incarnation, Violation, ensure};
 
 /// One request.
 #[derive(Clone, Debug)]
 pub struct CreateTopic {
     version: i16,
     topic: usize,
+    incarnation: Incarnation,
     request: CreateTopicsRequest,
 }
 
@@ -43,7 +44,8 @@ impl CreateTopic {
             timeout_ms: 5_000,
             ..CreateTopicsRequest::default()
         };
-        Self { version: version(random, 2..=7), topic, request }
+        let incarnation = plan.incarnation;
+        Self { version: version(random, 2..=7), topic, incarnation, request }
     }
 
     /// The frame of the request.
@@ -60,6 +62,12 @@ impl CreateTopic {
         let topic = &mut history.topics[self.topic];
         ensure(*result.name == *topic.name, || format!("another topic was created: {result:?}"))?;
         match result.error_code {
+            // The topic was deleted since, which may have been this one or an earlier one.
+            ErrorCode::NONE | ErrorCode::TOPIC_ALREADY_EXISTS
+                if topic.incarnation != self.incarnation =>
+            {
+                Ok(())
+            }
             ErrorCode::NONE => {
                 topic.exists = true;
                 if self.version >= 7 {

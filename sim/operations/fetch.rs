@@ -8,10 +8,13 @@ use protocol::fetch_request::{FetchPartition, FetchTopic};
 use protocol::fetch_response::PartitionData;
 use protocol::{ErrorCode, FetchRequest, Records};
 
-use super::{by_topic, frame, reply, sample_partitions, tolerate, version};
+use super::{by_topic, frame, reply, sample_partitions, tolerate};
 use crate::checkers::watermark::Floor;
 use crate::checkers::{dense, lasting};
 use crate::history::{History, Life, Place, Violation, ensure};
+
+/// The first version whose answers say where a log begins.
+const LOG_START_FIRST_VERSION: i16 = 5;
 
 /// The next offset that a client reads, for each partition that it reads.
 pub type Positions = BTreeMap<Place, i64>;
@@ -28,7 +31,7 @@ pub struct Fetch {
 impl Fetch {
     /// Draws partitions and positions.
     pub fn sample(random: &mut Random, history: &History, positions: &Positions) -> Self {
-        let places = sample_partitions(random, history, 4);
+        let (places, naming) = sample_partitions(random, history, 4);
         let from = places.into_iter().map(|place| {
             let partition = &history.topics[place.0].partitions[place.1];
             let offset = match random.below(10) {
@@ -39,8 +42,7 @@ impl Fetch {
             (place, offset)
         });
         let from: Vec<(Place, i64)> = from.collect();
-        let ids_known = from.iter().all(|(place, _)| history.topics[place.0].id.is_some());
-        let version = version(random, if ids_known { 4..=18 } else { 4..=12 });
+        let version = naming.version(random, 4..=18, 12);
         let wait_ms = [0, 10, 100, 500][random.below(4) as usize];
         let bytes_min = [0, 1, 1, 5_000][random.below(4) as usize];
         let bytes_max = [1, 3_000, 1 << 20][random.below(3) as usize];
@@ -103,11 +105,7 @@ impl Fetch {
         }
         let mut open = self.partitions.clone();
         for topic in &response.responses {
-            let index = if self.version >= 13 {
-                history.by_id(topic.topic_id)
-            } else {
-                history.by_name(&topic.topic)
-            };
+            let index = history.by_name_or_id(self.version >= 13, &topic.topic, topic.topic_id);
             for data in &topic.partitions {
                 let place = index.map(|topic| (topic, data.partition_index as usize));
                 let asked = open.iter().position(|(asked, ..)| Some(*asked) == place);
@@ -115,51 +113,99 @@ impl Fetch {
                     return Err(Violation(format!("{data:?} was not asked for")));
                 };
                 let (place, offset, floor) = open.swap_remove(asked);
-                let name = history.name(place);
-                self.classify_partition(data, history, positions, place, offset, floor)
-                    .map_err(|violation| Violation(format!("{name}: {violation}")))?;
+                let next = classify_partition(
+                    self.version,
+                    self.life,
+                    data,
+                    history,
+                    place,
+                    offset,
+                    floor,
+                )?;
+                match next {
+                    Next::Offset(next) => {
+                        let position = positions.entry(place).or_insert(next);
+                        *position = next.max(*position);
+                    }
+                    Next::Lost => {
+                        positions.remove(&place);
+                    }
+                    Next::Same => {}
+                }
             }
         }
         ensure(open.is_empty(), || format!("Fetch left {open:?} unanswered"))
     }
+}
 
-    fn classify_partition(
-        &self,
-        data: &PartitionData,
-        history: &mut History,
-        positions: &mut Positions,
-        place: Place,
-        offset: i64,
-        floor: Floor,
-    ) -> Result<(), Violation> {
-        match data.error_code {
-            ErrorCode::NONE => {}
-            ErrorCode::OFFSET_OUT_OF_RANGE => {
-                positions.remove(&place);
-                return floor.check_out_of_range(history.partition(place), offset);
-            }
-            code => return tolerate(history, "Fetch", code),
-        }
-        let records = match &data.records {
-            Some(Records::Bytes(bytes)) => bytes.clone(),
-            _ => Bytes::new(),
-        };
-        let found = dense::read(offset, &records)?;
-        history.counts.read += found.len() as u64;
-        if let Some(collected) = &mut history.collected {
-            collected.extend(&found);
-        }
-        let partition = history.partition(place);
-        floor.check(partition, data.high_watermark)?;
-        let next = found.last().map_or(offset, |(last, _)| last + 1);
-        ensure(next <= data.high_watermark.max(offset), || {
-            format!("records up to {next} were sent, past the high watermark {data:?}")
-        })?;
-        for &(at, record) in &found {
-            lasting::observe(partition, self.life, at, record)?;
-        }
-        let position = positions.entry(place).or_insert(next);
-        *position = next.max(*position);
-        Ok(())
+/// Where a reader goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Behind what it got.
+    Offset(i64),
+    /// Where it was: it was refused.
+    Same,
+    /// Its place is not in the log.
+    Lost,
+}
+
+/// Judges what came of one partition, and takes it down.
+pub(super) fn classify_partition(
+    version: i16,
+    life: Life,
+    data: &PartitionData,
+    history: &mut History,
+    place: Place,
+    offset: i64,
+    floor: Floor,
+) -> Result<Next, Violation> {
+    let name = history.name(place);
+    classify_data(version, life, data, history, place, offset, floor)
+        .map_err(|violation| Violation(format!("{name}: {violation}")))
+}
+
+fn classify_data(
+    version: i16,
+    life: Life,
+    data: &PartitionData,
+    history: &mut History,
+    place: Place,
+    offset: i64,
+    floor: Floor,
+) -> Result<Next, Violation> {
+    if floor.is_of_another_topic(history.partition(place)) {
+        return Ok(Next::Lost);
     }
+    match data.error_code {
+        ErrorCode::NONE => {}
+        ErrorCode::OFFSET_OUT_OF_RANGE => {
+            floor.check_out_of_range(history.partition(place), offset)?;
+            return Ok(Next::Lost);
+        }
+        code => return tolerate(history, "Fetch", code).map(|()| Next::Same),
+    }
+    let records = match &data.records {
+        Some(Records::Bytes(bytes)) => bytes.clone(),
+        _ => Bytes::new(),
+    };
+    let found = dense::read(offset, &records)?;
+    history.counts.read += found.len() as u64;
+    if let Some(collected) = &mut history.collected {
+        let read = collected.entry(place).or_default();
+        read.bytes += dense::whole_bytes(&records);
+        read.records.extend(&found);
+    }
+    let partition = history.partition(place);
+    if version >= LOG_START_FIRST_VERSION {
+        floor.check_start(partition, data.log_start_offset)?;
+    }
+    floor.check(partition, data.high_watermark)?;
+    let next = found.last().map_or(offset, |(last, _)| last + 1);
+    ensure(next <= data.high_watermark.max(offset), || {
+        format!("records up to {next} were sent, past the high watermark {data:?}")
+    })?;
+    for &(at, record) in &found {
+        lasting::observe(partition, life, at, record)?;
+    }
+    Ok(Next::Offset(next))
 }

@@ -7,7 +7,7 @@ use protocol::produce_request::{PartitionProduceData, TopicProduceData};
 use protocol::{ErrorCode, InitProducerIdRequest, ProduceRequest, Records};
 
 use super::produce::batch;
-use super::{Operation, frame, reply, sample_partitions, tolerate, version};
+use super::{Operation, frame, reply, sample_places, tolerate, version};
 use crate::checkers::lasting;
 use crate::checkers::watermark::Floor;
 use crate::history::{BatchId, Fate, History, Life, Place, SentBatch, Violation, ensure};
@@ -38,10 +38,13 @@ pub fn sample(
     producer: &mut Producer,
     connection: u64,
 ) -> Option<Operation> {
-    if !history.has_producers || history.existing().is_empty() {
-        return None;
-    }
-    let place = sample_partitions(random, history, 1)[0];
+    // In a topic that is made anew, sequences begin anew.
+    let place = history.is_whole.then(|| {
+        sample_places(random, history, 1, |topic| !topic.may_be_deleted && !topic.is_cut)
+            .first()
+            .copied()
+    });
+    let place = place.flatten()?;
     let next = producer.next(random, connection, place, history.life);
     match next {
         Next::Wait => None,

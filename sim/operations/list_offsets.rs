@@ -3,11 +3,13 @@
 use base::Random;
 use bytes::Bytes;
 use protocol::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
+use protocol::list_offsets_response::ListOffsetsPartitionResponse;
 use protocol::{ErrorCode, ListOffsetsRequest};
 
-use super::{by_topic, frame, reply, sample_partitions, tolerate, version};
+use super::{by_topic, frame, reply, sample_places, tolerate, version};
 use crate::checkers::watermark::Floor;
 use crate::history::{History, Place, Violation, ensure};
+use crate::lie::Lie;
 
 /// Which offset is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +30,7 @@ pub struct ListOffsets {
 impl ListOffsets {
     /// Draws partitions.
     pub fn sample(random: &mut Random, history: &History) -> Self {
-        let places = sample_partitions(random, history, 3);
+        let places = sample_places(random, history, 3, |topic| topic.incarnation == 0);
         let which = if random.chance(70) { Which::Latest } else { Which::Earliest };
         Self::new(history, places, version(random, 1..=10), which)
     }
@@ -82,24 +84,37 @@ impl ListOffsets {
                     return Err(Violation(format!("{partition:?} was not asked for")));
                 };
                 let (place, floor) = open.swap_remove(asked);
-                match (partition.error_code, self.which) {
-                    (ErrorCode::NONE, Which::Latest) => {
-                        let name = history.name(place);
-                        floor
-                            .check(history.partition(place), partition.offset)
-                            .map_err(|violation| Violation(format!("{name}: {violation}")))?;
-                    }
-                    (ErrorCode::NONE, Which::Earliest) => {
-                        let known = history.partition(place);
-                        ensure(partition.offset == known.start || known.may_begin_later(), || {
-                            format!("a log of which nothing was deleted starts at {partition:?}")
-                        })?;
-                        known.start = partition.offset;
-                    }
-                    (code, _) => tolerate(history, "ListOffsets", code)?,
-                }
+                let name = history.name(place);
+                self.classify_partition(history, place, floor, partition)
+                    .map_err(|violation| Violation(format!("{name}: {violation}")))?;
             }
         }
         ensure(open.is_empty(), || format!("ListOffsets left {open:?} unanswered"))
+    }
+
+    fn classify_partition(
+        &self,
+        history: &mut History,
+        place: Place,
+        floor: Floor,
+        answer: &ListOffsetsPartitionResponse,
+    ) -> Result<(), Violation> {
+        if answer.error_code != ErrorCode::NONE {
+            return tolerate(history, "ListOffsets", answer.error_code);
+        }
+        let lie = history.lie;
+        let partition = history.partition(place);
+        if floor.is_of_another_topic(partition) {
+            return Ok(());
+        }
+        match self.which {
+            Which::Latest => floor.check(partition, answer.offset),
+            Which::Earliest => {
+                let offset = if lie == Some(Lie::StartGoesBack) { 0 } else { answer.offset };
+                let moved = floor.check_start(partition, offset)?;
+                history.counts.starts_moved += u64::from(moved);
+                Ok(())
+            }
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The node as it ships, in its fake world.
 
 use fakeworld::Planted;
+use sim::lie::Lie;
 use sim::node::RealNode;
 use sim::simulation::{Options, Report, run};
 
@@ -8,7 +9,7 @@ use sim::simulation::{Options, Report, run};
 const SEEDS: u64 = 50;
 
 fn run_node(seed: u64, planted: Option<Planted>) -> Report {
-    run(RealNode::new, Options { seed, planted, trace_lines: 0 })
+    run(RealNode::new, Options { seed, planted, ..Options::default() })
 }
 
 #[test]
@@ -32,5 +33,20 @@ fn planted_faults_are_found() {
     for planted in [Planted::SkipSync, Planted::SendBeforeWrite, Planted::LoseMesh] {
         let found = (0..SEEDS).find_map(|seed| run_node(seed, Some(planted)).outcome.err());
         println!("{planted:?}: {}", found.expect("a planted fault is found"));
+    }
+}
+
+#[test]
+fn lies_are_found() {
+    for lie in [
+        Lie::StartGoesBack,
+        Lie::TopicComesBack,
+        Lie::SessionIsSilent,
+        Lie::CommitGoesBack,
+        Lie::AssignedTwice,
+    ] {
+        let options = |seed| Options { seed, lie: Some(lie), ..Options::default() };
+        let found = (0..SEEDS).find_map(|seed| run(RealNode::new, options(seed)).outcome.err());
+        println!("{lie:?}: {}", found.expect("a lie is found"));
     }
 }

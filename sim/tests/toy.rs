@@ -410,7 +410,7 @@ struct ToyNode;
 impl Node for ToyNode {
     type Message = Message;
     const LANE_SLOTS: usize = 1_000_000;
-    const KNOWS_PRODUCERS: bool = false;
+    const IS_WHOLE: bool = false;
 
     fn format(&mut self, disk: &mut Disk, _random: &mut Random) {
         disk.install_directory("/data".as_ref());
@@ -427,7 +427,7 @@ impl Node for ToyNode {
 }
 
 fn run_toy(seed: u64, planted: Option<Planted>) -> Report {
-    run(|_| ToyNode, Options { seed, planted, trace_lines: 0 })
+    run(|_| ToyNode, Options { seed, planted, ..Options::default() })
 }
 
 #[test]
