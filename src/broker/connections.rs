@@ -47,7 +47,8 @@ pub(crate) struct Connection {
     pinned_bytes: usize,
     is_held_back: bool,
     paused: bool,
-    closing: bool,
+    /// Since when it only waits for its answers to leave, if so.
+    closing_since: Option<Instant>,
     last_active: Instant,
 }
 
@@ -77,14 +78,14 @@ impl Connection {
             pinned_bytes: 0,
             is_held_back: false,
             paused: false,
-            closing: false,
+            closing_since: None,
             last_active: now,
         }
     }
 
     /// Whether the next request may start.
     pub(crate) fn room(&self) -> Room {
-        let waits = self.closing
+        let waits = self.closing_since.is_some()
             || self.exclusive
             || self.slow_calls > 0
             || self.calls.len() >= CALLS_PER_CONNECTION_MAX
@@ -167,7 +168,7 @@ impl Connections {
     pub(crate) fn received(&mut self, socket: SocketId, bytes: Bytes, now: Instant) -> bool {
         let Some(connection) = self.get_mut(socket) else { return false };
         connection.last_active = now;
-        if connection.closing {
+        if connection.closing_since.is_some() {
             return false;
         }
         connection.frames.push(bytes);
@@ -197,13 +198,14 @@ impl Connections {
         self.touched.push(socket);
     }
 
-    /// Closes a connection once its answers have left.
-    pub(crate) fn close<M>(&mut self, socket: SocketId, effects: &mut Effects<M>) {
+    /// Closes a connection once its answers have left, or by [`Connections::give_up`] when they do
+    /// not.
+    pub(crate) fn close<M>(&mut self, socket: SocketId, now: Instant, effects: &mut Effects<M>) {
         let Some(connection) = self.get_mut(socket) else { return };
-        if connection.closing {
+        if connection.closing_since.is_some() {
             return;
         }
-        connection.closing = true;
+        connection.closing_since = Some(now);
         connection.send(effects);
         effects.socket(SocketEffect::Close { socket, flush: true });
     }
@@ -280,9 +282,21 @@ impl Connections {
     pub(crate) fn idle_since(&self, before: Instant) -> Vec<SocketId> {
         let connections = self.slots.iter().flatten();
         let idle = connections.filter(|connection| {
-            connection.last_active < before && connection.calls.is_empty() && !connection.closing
+            connection.last_active < before
+                && connection.calls.is_empty()
+                && connection.closing_since.is_none()
         });
         idle.map(|connection| connection.socket).collect()
+    }
+
+    /// Cuts off those that were to be closed before `before` and whose peer does not take its
+    /// answers: else it would keep them, and the segments in them, for as long as it likes.
+    pub(crate) fn give_up<M>(&self, before: Instant, effects: &mut Effects<M>) {
+        for connection in self.slots.iter().flatten() {
+            if connection.closing_since.is_some_and(|since| since < before) {
+                effects.socket(SocketEffect::Close { socket: connection.socket, flush: false });
+            }
+        }
     }
 
     /// Every connection.
@@ -426,9 +440,13 @@ mod tests {
     fn a_closing_connection_takes_nothing_more() {
         let (mut connections, mut effects) = (open(), Effects::<()>::new());
         connections.answer(SOCKET, vec![Part::Bytes(Bytes::from_static(b"last words"))]);
-        connections.close(SOCKET, &mut effects);
-        connections.close(SOCKET, &mut effects);
+        connections.close(SOCKET, Instant::ZERO, &mut effects);
+        connections.close(SOCKET, Instant::ZERO, &mut effects);
         assert_eq!(names(&effects), ["send", "close"]);
+        connections.give_up(Instant::ZERO, &mut effects);
+        assert_eq!(names(&effects), ["send", "close"]);
+        connections.give_up(Instant::from_nanos(1), &mut effects);
+        assert_eq!(names(&effects), ["send", "close", "close"]);
         assert!(!connections.received(SOCKET, Bytes::from_static(b"x"), Instant::ZERO));
         assert!(connections.remove(SOCKET).is_some() && connections.remove(SOCKET).is_none());
         assert_eq!(connections.count(), 0);

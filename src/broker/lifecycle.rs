@@ -29,6 +29,8 @@ use crate::owner::Notice;
 use crate::setup::Setup;
 use crate::shard::{Io, Shard, Timer};
 
+/// How long the peer of a connection that is closed may take for what was answered before.
+const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// How often a shard looks for idle connections within `connections.max.idle.ms`.
 const IDLE_CHECKS: u32 = 10;
 /// Sockets that may be accepted before the node is ready; more wait in the kernel's backlog.
@@ -345,7 +347,7 @@ impl Shard {
         self.life.enter(LifeStage::Checkpointing);
         // Only now: what was being written when the node was asked to stop has been answered.
         for socket in self.connections.all() {
-            self.connections.close(socket, io.effects);
+            self.connections.close(socket, io.now.mono, io.effects);
         }
         self.send_checkpoints(io);
         if !self.setup.is_keeper() {
@@ -455,8 +457,10 @@ impl Shard {
         let now = io.now.mono.as_nanos();
         let before = now.saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
         for socket in self.connections.idle_since(Instant::from_nanos(before)) {
-            self.connections.close(socket, io.effects);
+            self.connections.close(socket, io.now.mono, io.effects);
         }
+        let flushing = now.saturating_sub(u64::try_from(FLUSH_MAX.as_nanos()).unwrap_or(u64::MAX));
+        self.connections.give_up(Instant::from_nanos(flushing), io.effects);
         self.timers.set(later(io, idle_ms / i64::from(IDLE_CHECKS)), Timer::Idle);
     }
 

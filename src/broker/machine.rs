@@ -147,7 +147,7 @@ impl Shard {
             let listener = name.map_or("", |listener| &*listener.name);
             tracing::warn!(%peer, listener, suppressed, "closing a connection: {sentence}");
         }
-        self.connections.close(socket, io.effects);
+        self.connections.close(socket, io.now.mono, io.effects);
     }
 
     /// An error is a sentence on why the frame is no request that is served here.

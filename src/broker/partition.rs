@@ -162,6 +162,11 @@ impl Partition {
         self.rules = rules;
     }
 
+    /// Whether its topic lets old records go at all (`delete` in `cleanup.policy`).
+    pub(crate) fn deletes_old_records(&self) -> bool {
+        self.rules.log.delete_by_retention
+    }
+
     /// The log is open: what it has was acknowledged, or may have been, and can be read.
     pub(crate) fn opened(&mut self) {
         self.high_watermark = self.log.written_end_offset();

@@ -491,7 +491,7 @@ impl Shard {
     /// Closes the connection that a call came by, when what was answered has left.
     pub(crate) fn close_connection_of(&mut self, io: &mut Io<'_>, call: Token) {
         if let Some(socket) = self.socket(call) {
-            self.connections.close(socket, io.effects);
+            self.connections.close(socket, io.now.mono, io.effects);
         }
     }
 

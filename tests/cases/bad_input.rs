@@ -245,6 +245,23 @@ fn batches_that_lie_are_refused_and_leave_nothing_behind() {
 }
 
 #[test]
+fn what_the_broker_keeps_for_itself_is_not_written_by_clients() {
+    const INVALID_TOPIC_EXCEPTION: i16 = 17;
+    let broker = Broker::shared();
+    // A commit makes the topic.
+    make_topic(broker, "internal-source");
+    broker.kafka_reads("console-producer --topic internal-source", "a\n").ok();
+    let consume = "console-consumer --group internal --topic internal-source --from-beginning";
+    broker.kafka(&format!("{consume} --max-messages 1")).ok().prints("a");
+    let (mut stream, records) = (broker.connect(), Batch::default().encode());
+    for acks in [1, -1] {
+        let answered = produce(&mut stream, "__consumer_offsets", acks, &records);
+        assert_eq!(answered, (INVALID_TOPIC_EXCEPTION, -1));
+    }
+    assert_serves(broker);
+}
+
+#[test]
 fn acks_that_cannot_be() {
     let broker = Broker::shared();
     make_topic(broker, "bad-acks");

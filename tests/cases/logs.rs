@@ -42,6 +42,29 @@ fn offsets_by_time_and_deletion_of_records() {
 }
 
 #[test]
+fn records_that_are_kept_by_key_are_not_deleted() {
+    let broker = Broker::shared();
+    let create = "topics --create --topic logs-kept --config cleanup.policy=compact";
+    broker.kafka(create).ok();
+    let folder = tempfile::tempdir().expect("a folder for temporary files");
+    let list = folder.path().join("delete.json");
+    let refused = |topic: &str, partition: i32, sentence: &str| {
+        let text = format!(
+            r#"{{"partitions":[{{"topic":"{topic}","partition":{partition},"offset":0}}],"version":1}}"#
+        );
+        fs::write(&list, text).expect("writing a list");
+        let delete = format!("delete-records --offset-json-file {}", list.display());
+        broker.kafka(&delete).says(sentence);
+    };
+    refused("logs-kept", 0, "PolicyViolationException");
+    // A commit makes the offsets topic.
+    broker.kafka_reads("console-producer --topic logs-committed", "a\n").ok();
+    let consume = "console-consumer --group logs --topic logs-committed --from-beginning";
+    broker.kafka(&format!("{consume} --max-messages 1")).ok().prints("a");
+    refused("__consumer_offsets", 0, "InvalidTopicException");
+}
+
+#[test]
 fn sizes_of_logs() {
     let broker = Broker::shared();
     broker.kafka_reads("console-producer --topic logs-sizes", "a\n").ok();

@@ -3,10 +3,11 @@
 use base::{Offset, PartitionIndex, Token};
 use intercom::{DeletePartition, Deleted};
 use protocol::delete_records_response::{DeleteRecordsPartitionResult, DeleteRecordsTopicResult};
-use protocol::{DecodeError, DeleteRecordsRequest, DeleteRecordsResponse, RequestFrame};
+use protocol::{DecodeError, DeleteRecordsRequest, DeleteRecordsResponse, ErrorCode, RequestFrame};
 
 use crate::shard::{Io, Shard};
 use crate::spread::spread_topics;
+use crate::topics::is_internal;
 
 pub(crate) fn start(
     shard: &mut Shard,
@@ -22,7 +23,11 @@ pub(crate) fn start(
         call,
         topics,
         |shard, topic, asked| {
-            let place = shard.locate(topic, PartitionIndex(asked.partition_index));
+            let place = match is_internal(topic) {
+                // Who keeps something there deletes it (`ReplicaManager.deleteRecords`).
+                true => Err(ErrorCode::INVALID_TOPIC_EXCEPTION),
+                false => shard.locate(topic, PartitionIndex(asked.partition_index)),
+            };
             let before = Offset(asked.offset);
             let part = place.map(|(key, owner)| (owner, DeletePartition { key, before }));
             (asked.partition_index, part.map_err(Deleted::refused))

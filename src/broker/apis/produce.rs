@@ -13,7 +13,11 @@ use records::{Batch, BatchHeader, Codec};
 
 use crate::shard::{Io, Shard};
 use crate::spread::{TopicOutcomes, spread_topics};
+use crate::topics::is_internal;
 
+/// Whoever calls itself so may write the topics that the broker keeps for itself
+/// (`AdminUtils.ADMIN_CLIENT_ID`).
+const ADMIN_CLIENT_ID: &str = "__admin_client";
 /// The first version that may carry Zstandard (KIP-110).
 const ZSTD_FIRST_VERSION: i16 = 7;
 /// The first version that names topics by id (KIP-516).
@@ -28,6 +32,7 @@ pub(crate) fn start(
     let request: ProduceRequest = frame.body()?;
     let (version, acks) = (frame.version, request.acks);
     let refused = refusal_of_request(&request);
+    let may_write_internal = frame.client_id.as_deref() == Some(ADMIN_CLIENT_ID);
     let topics = request.topic_data.into_iter();
     let topics = topics.map(|topic| ((topic.name, topic.topic_id), topic.partition_data));
     spread_topics(
@@ -45,6 +50,15 @@ pub(crate) fn start(
                 None => shard.locate(name, index).map_err(refusal),
             };
             let part = place.and_then(|(key, owner)| {
+                if !may_write_internal
+                    && let Some(name) = shard.topic_name(key.topic).filter(|it| is_internal(it))
+                {
+                    let sentence = format!("Cannot append to internal topic {name}");
+                    return Err(Appended::refused(
+                        ErrorCode::INVALID_TOPIC_EXCEPTION,
+                        Some(sentence),
+                    ));
+                }
                 let records = records_of(data.records, version)?;
                 Ok((owner, AppendPartition { key, records }))
             });

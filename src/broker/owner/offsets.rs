@@ -167,6 +167,9 @@ impl Owner {
     ) -> Result<Deleted, ErrorCode> {
         let token = self.find(part.key)?;
         let partition = self.partitions.get_mut(token).expect("it was found a line ago");
+        if !partition.deletes_old_records() {
+            return Err(ErrorCode::POLICY_VIOLATION);
+        }
         let high_watermark = partition.high_watermark();
         let before = if part.before == Offset(-1) { high_watermark } else { part.before };
         if before.0 < 0 || before > high_watermark {
