@@ -320,9 +320,11 @@ impl Shard {
             // The lane's slot is free again; the question stays open.
             return self.is_told_later(id);
         }
-        let Some(ask) = self.asks.remove(id) else {
+        if id == Token::NONE {
             return self.on_reply_to_shard(io, reply);
-        };
+        }
+        // Nobody needs the answer if the question was forgotten.
+        let Some(ask) = self.asks.remove(id) else { return };
         if let Some(waiting) = self.take_waiting(ask.call) {
             waiting.answered(self, io, ask.call, ask.to, reply);
         }

@@ -57,6 +57,9 @@ pub struct Setup {
     /// disk. A disk that is slower than the network would else be covered by the page cache until
     /// the kernel's limit of dirty memory stalls every write of a core, to any disk.
     pub dirty_bytes_max: u64,
+    /// Calls of one shard at once; at the limit no connection starts another one. What may wait at
+    /// an owner is bounded by it too, since a client that goes away leaves there what it asked.
+    pub calls_max: usize,
     /// The listeners for clients. The first data shard opens them; the others know their names.
     pub listeners: Arc<[ListenerSetup]>,
 }
@@ -64,6 +67,8 @@ pub struct Setup {
 impl Setup {
     /// The data shard that accepts connections and keeps the log directories' own files.
     pub const KEEPER: ShardId = ShardId(0);
+    /// What [`Setup::calls_max`] is in production.
+    pub const CALLS_MAX: usize = 1 << 16;
 
     /// Whether this shard is that one.
     pub fn is_keeper(&self) -> bool {

@@ -34,10 +34,9 @@ use crate::topics::OFFSETS_TOPIC;
 /// Fetch sessions of a whole node (`max.incremental.fetch.session.cache.slots`), of which each
 /// shard has its part.
 const FETCH_SESSIONS_OF_NODE_MAX: usize = 1_000;
-/// Questions to other shards under way at once: a few for each call.
-const ASKS_MAX: usize = 1 << 20;
-/// Calls of one shard at once. At the limit no connection starts another one.
-pub(crate) const CALLS_MAX: usize = 1 << 16;
+/// Questions under way at once, for each call that may be under way and each machine that it may
+/// ask: a call asks a machine one thing at a time, and as many may be left of calls that are gone.
+const ASKS_PER_CALL_AND_MACHINE_MAX: usize = 2;
 
 /// What a step works with: the time, and the list of what is to be done.
 pub(crate) struct Io<'a> {
@@ -267,6 +266,8 @@ impl Shard {
             awaiting_view: Vec::new(),
             unplaced: BTreeSet::new(),
             names: Names::default(),
+            calls: Slab::new(setup.calls_max),
+            asks: Slab::new(setup.calls_max * machines * ASKS_PER_CALL_AND_MACHINE_MAX),
             setup,
             view: None,
             connections: Connections::default(),
@@ -275,10 +276,8 @@ impl Shard {
             random,
             timers: Timers::default(),
             files: Files::default(),
-            calls: Slab::new(CALLS_MAX),
             call_bytes: 0,
             complaints: Complaints::default(),
-            asks: Slab::new(ASKS_MAX),
             ready: VecDeque::new(),
             next_turn: Vec::new(),
             starved: VecDeque::new(),
@@ -422,9 +421,21 @@ impl Shard {
 
     /// Asks a shard something on behalf of a call.
     pub(crate) fn ask(&mut self, io: &mut Io<'_>, call: Token, to: ShardId, body: Request) {
+        if self.asks.is_full() {
+            self.forget_abandoned_asks();
+        }
         let ask = Ask { call, to };
-        let id = self.asks.insert(ask).expect("the questions of a call are bounded");
+        let id = self.asks.insert(ask).expect("a call asks a machine one thing at a time");
         self.mail.request(io.effects, to, id, body);
+    }
+
+    /// Forgets the questions of calls that are gone: their connection was closed before an owner
+    /// answered, which can take it minutes. It leaves half of the room at least.
+    fn forget_abandoned_asks(&mut self) {
+        let asks = self.asks.iter().filter(|(_, ask)| self.calls.get(ask.call).is_none());
+        for id in asks.map(|(id, _)| id).collect::<Vec<Token>>() {
+            self.asks.remove(id);
+        }
     }
 
     /// Asks the quorum shard, and passes its answer to `forwarded`.

@@ -113,6 +113,7 @@ fn setup(plan: &NodePlan, shard: ShardId, quorum: ShardId) -> Setup {
         config: Arc::clone(&plan.config),
         log_directories: Arc::clone(&plan.log_directories),
         dirty_bytes_max: plan.dirty_bytes_max,
+        calls_max: Setup::CALLS_MAX,
         listeners: Arc::clone(&plan.listeners),
     }
 }

@@ -13,7 +13,7 @@ impl Owner {
         let missing = ask.partitions.len();
         let outcomes = vec![None; missing];
         let serving = Serving::Append { asker, outcomes, missing, is_late: false };
-        let token = self.serving.insert(serving).expect("those who ask are bounded");
+        let token = self.serving.insert(serving).expect("there was room");
         for (index, part) in ask.partitions.into_iter().enumerate() {
             self.append_part(desk, part, Place { ask: token, index });
         }

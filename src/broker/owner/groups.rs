@@ -18,8 +18,6 @@ use crate::topics::OFFSETS_TOPIC;
 /// Bytes of the log that a coordinator reads at a time while it loads: what one turn can replay
 /// without holding others up.
 const LOAD_BYTES: u32 = 1 << 20;
-/// Requests of groups that wait at once.
-const TICKETS_MAX: usize = 1 << 20;
 
 /// The coordinators of a shard.
 #[derive(Debug)]
@@ -27,20 +25,28 @@ pub(super) struct Hosts {
     by_partition: Map<Token, Host>,
     /// Which ask a coordinator's answer belongs to.
     tickets: Slab<Place>,
+    tickets_max: usize,
     /// Coordinators that were called in this turn.
     called: Vec<Token>,
     /// Asks that may wait for long and have to be told so at the end of the turn.
     patient: Vec<Token>,
 }
 
-impl Default for Hosts {
-    fn default() -> Self {
+impl Hosts {
+    /// No coordinators yet; so many of the requests to them may wait at once.
+    pub(super) fn new(tickets_max: usize) -> Self {
         Self {
             by_partition: Map::default(),
-            tickets: Slab::new(TICKETS_MAX),
+            tickets: Slab::new(tickets_max),
+            tickets_max,
             called: Vec::new(),
             patient: Vec::new(),
         }
+    }
+
+    /// Whether so many more requests may wait.
+    pub(super) fn has_room(&self, requests: usize) -> bool {
+        self.tickets.len() + requests <= self.tickets_max
     }
 }
 
@@ -98,7 +104,7 @@ impl Owner {
         let patient = asks.iter().any(|ask| may_wait(&ask.call.request));
         let gathering = Gathering::new(asker, asks.len());
         let serving = Serving::Group { gathering, is_late: false };
-        let token = self.serving.insert(serving).expect("those who ask are bounded");
+        let token = self.serving.insert(serving).expect("there was room");
         if patient {
             self.hosts.patient.push(token);
         }
@@ -111,7 +117,7 @@ impl Owner {
                 self.group_answered(desk, place, refused);
                 continue;
             };
-            let ticket = self.hosts.tickets.insert(place).expect("those who ask are bounded");
+            let ticket = self.hosts.tickets.insert(place).expect("there was room");
             host.coordinator.handle(desk.now, image, call, ticket);
             self.hosts.called.push(partition);
         }

@@ -34,8 +34,12 @@ use crate::watches::Watches;
 
 /// Partitions of one shard.
 const PARTITIONS_MAX: usize = 1 << 20;
-/// Asks that wait at once: bounded by the calls of the shards that ask.
-const SERVING_MAX: usize = 1 << 20;
+/// Asks that wait at once, for each call that a shard may have under way; more are told to try
+/// again. They can be more than the calls of those who ask: what a client has asked that goes away
+/// waits on.
+const SERVING_PER_CALL_MAX: usize = 16;
+/// Of them, requests of groups: those may wait for minutes, and are not to keep out the others.
+const TICKETS_PER_CALL_MAX: usize = SERVING_PER_CALL_MAX / 2;
 /// Asks that may wait for one partition to open; more are told to try again.
 const PARKED_MAX: usize = 1 << 12;
 
@@ -187,7 +191,7 @@ impl Owner {
     pub(crate) fn new(setup: &Setup, group_config: GroupConfig, random: Random) -> Self {
         Self {
             locating_loads: Map::default(),
-            hosts: Hosts::default(),
+            hosts: Hosts::new(setup.calls_max * TICKETS_PER_CALL_MAX),
             group_config,
             random,
             partitions: Slab::new(PARTITIONS_MAX),
@@ -196,7 +200,7 @@ impl Owner {
             leaving: Map::default(),
             closing: BTreeSet::new(),
             directories: Directories::new(setup.data_shards, setup.dirty_bytes_max),
-            serving: Slab::new(SERVING_MAX),
+            serving: Slab::new(setup.calls_max * SERVING_PER_CALL_MAX),
             searches: Map::default(),
             locating: Map::default(),
             watches: Watches::default(),
@@ -218,6 +222,9 @@ impl Owner {
             && let Some(token) = self.first_opening(&request)
         {
             return self.park(desk, token, asker, request);
+        }
+        if !self.has_room_for(&request) {
+            return desk.reply(asker, refuse_all(&request, ErrorCode::NOT_LEADER_OR_FOLLOWER));
         }
         match request {
             Request::Append(ask) => self.append(desk, asker, ask),
@@ -250,6 +257,16 @@ impl Owner {
     /// The offset of the first image whose deleted logs still have their folders, if any.
     pub(crate) fn leaving_since(&self) -> Option<Offset> {
         self.leaving.values().min().copied()
+    }
+
+    /// Whether the request may wait for what it needs.
+    fn has_room_for(&self, request: &Request) -> bool {
+        match request {
+            Request::Append(_) | Request::Offsets(_) => !self.serving.is_full(),
+            Request::Group(asks) => !self.serving.is_full() && self.hosts.has_room(asks.len()),
+            // What else waits finds out when it has to.
+            _ => true,
+        }
     }
 
     /// What happened to logs since the last call.

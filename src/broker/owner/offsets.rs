@@ -30,7 +30,7 @@ enum Lookup {
 impl Owner {
     pub(super) fn offsets(&mut self, desk: &mut Desk<'_>, asker: Asker, list: &[OffsetsPartition]) {
         let serving = Serving::Offsets(Gathering::new(asker, list.len()));
-        let token = self.serving.insert(serving).expect("those who ask are bounded");
+        let token = self.serving.insert(serving).expect("there was room");
         for (index, part) in list.iter().enumerate() {
             let place = Place { ask: token, index };
             match self.look_up(desk, part) {

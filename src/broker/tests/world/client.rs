@@ -39,6 +39,7 @@ pub(crate) struct World {
     cluster: Cluster,
     shards: u16,
     directories: &'static [&'static str],
+    calls_max: usize,
     seed: u64,
     starts: u64,
     /// What has arrived on connections whose answer nobody has taken yet.
@@ -53,11 +54,26 @@ impl World {
         Self::with_directories(seed, shards, faults, &[DIRECTORY])
     }
 
+    /// A world in whose shards only a few calls can be under way at once.
+    pub(crate) fn with_few_calls(seed: u64, shards: u16, calls_max: usize) -> Self {
+        Self::with(seed, shards, FaultPlan::calm(), &[DIRECTORY], calls_max)
+    }
+
     pub(crate) fn with_directories(
         seed: u64,
         shards: u16,
         faults: FaultPlan,
         directories: &'static [&'static str],
+    ) -> Self {
+        Self::with(seed, shards, faults, directories, Setup::CALLS_MAX)
+    }
+
+    fn with(
+        seed: u64,
+        shards: u16,
+        faults: FaultPlan,
+        directories: &'static [&'static str],
+        calls_max: usize,
     ) -> Self {
         let options = WorldOptions {
             seed,
@@ -73,7 +89,8 @@ impl World {
         }
         let cluster = Cluster::default();
         let (starts, inboxes) = (0, Vec::new());
-        let mut world = Self { fake, node, cluster, shards, directories, seed, starts, inboxes };
+        let mut world =
+            Self { fake, node, cluster, shards, directories, calls_max, seed, starts, inboxes };
         world.start();
         world
     }
@@ -154,7 +171,7 @@ impl World {
         let random = Random::new(self.seed ^ self.starts << 32);
         let mut seats = Vec::new();
         for shard in 0..self.shards {
-            let setup = setup(shard, self.shards, self.directories);
+            let setup = setup(shard, self.shards, self.directories, self.calls_max);
             let machine = Shard::new(setup, random.fork(&shard.to_string()));
             seats.push(Seat { core: usize::from(shard), machine: Box::new(machine) as Box<_> });
         }
@@ -288,7 +305,7 @@ fn response<R: Request>(version: i16, received: &BytesMut) -> Option<R::Response
     Some(R::Response::decode(&mut reader, version).expect("a response"))
 }
 
-fn setup(shard: u16, data_shards: u16, directories: &[&str]) -> Setup {
+fn setup(shard: u16, data_shards: u16, directories: &[&str], calls_max: usize) -> Setup {
     let list = directories.join(",");
     let text = format!(
         "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n\
@@ -315,6 +332,7 @@ fn setup(shard: u16, data_shards: u16, directories: &[&str]) -> Setup {
             })
             .collect(),
         dirty_bytes_max: 256 << 20,
+        calls_max,
         listeners: vec![ListenerSetup {
             name: "PLAINTEXT".into(),
             address,

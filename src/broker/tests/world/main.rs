@@ -3,6 +3,7 @@
 
 mod client;
 mod directories;
+mod limits;
 mod script;
 
 use base::Duration;
