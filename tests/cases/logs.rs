@@ -50,7 +50,8 @@ fn records_that_are_kept_by_key_are_not_deleted() {
     let list = folder.path().join("delete.json");
     let refused = |topic: &str, partition: i32, sentence: &str| {
         let text = format!(
-            r#"{{"partitions":[{{"topic":"{topic}","partition":{partition},"offset":0}}],"version":1}}"#
+            r#"{{"version":1,"partitions":
+                [{{"topic":"{topic}","partition":{partition},"offset":0}}]}}"#
         );
         fs::write(&list, text).expect("writing a list");
         let delete = format!("delete-records --offset-json-file {}", list.display());
