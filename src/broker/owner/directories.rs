@@ -17,7 +17,8 @@ const DIRTY_BYTES_PER_SHARD_MIN: u64 = 32 << 20;
 /// Logs of one directory that a shard has brought to the disk at a time because of the directory's
 /// dirt. Few, so that the disk gets long runs of bytes.
 const WRITE_BACKS_MAX: usize = 4;
-/// Bytes of appends that wait for one directory; more are told to try again.
+/// Bytes of appends that wait for one directory: for its disk to have less dirt, or for a log in it
+/// to open; more are told to try again.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// What the shard knows of the node's log directories, by their index.
@@ -45,6 +46,19 @@ struct Disk {
     /// Parts of appends that wait until there is less, in order.
     waiting: VecDeque<(AppendPartition, Place)>,
     waiting_bytes: usize,
+}
+
+impl Disk {
+    /// Counts what waits, and makes it own its bytes: others are received into the same chunk of
+    /// the core, and are not to wait as well. False where it would be too much.
+    fn keep(&mut self, part: &mut AppendPartition) -> bool {
+        if self.waiting_bytes + part.records.len() > WAITING_BYTES_MAX {
+            return false;
+        }
+        part.records = Bytes::copy_from_slice(&part.records);
+        self.waiting_bytes += part.records.len();
+        true
+    }
 }
 
 impl Directories {
@@ -89,16 +103,24 @@ impl Owner {
         place: Place,
     ) {
         let Some(disk) = self.directories.disks.get_mut(&directory) else { return };
-        if disk.waiting_bytes + part.records.len() > WAITING_BYTES_MAX {
+        if !disk.keep(&mut part) {
             let refused = Appended::refused(ErrorCode::REQUEST_TIMED_OUT, None);
             return self.appended(desk, place, refused);
         }
-        // Others are received into the same chunk of the core, and are not to wait for this disk.
-        part.records = Bytes::copy_from_slice(&part.records);
-        disk.waiting_bytes += part.records.len();
         disk.waiting.push_back((part, place));
         self.directories.is_any_behind = true;
         self.say_later(desk, place.ask);
+    }
+
+    /// Makes a part of an append ready to wait for its log; false where too much waits already.
+    pub(super) fn keep(&mut self, directory: u16, part: &mut AppendPartition) -> bool {
+        self.directories.disks.entry(directory).or_default().keep(part)
+    }
+
+    /// A part that was kept waits no more.
+    pub(super) fn waited(&mut self, directory: u16, part: &AppendPartition) {
+        let disk = self.directories.disks.get_mut(&directory).expect("the part was kept");
+        disk.waiting_bytes -= part.records.len();
     }
 
     /// Appends what waited for a directory that has less dirt now.

@@ -376,7 +376,9 @@ impl Owner {
 
     /// Appends what waited for the log to open, or refuses it where the log is gone.
     pub(super) fn append_parked(&mut self, desk: &mut Desk<'_>, token: Token) {
+        let directory = self.partition(token).directory;
         for (part, place) in std::mem::take(&mut self.partition(token).parked_appends) {
+            self.waited(directory, &part);
             self.append_part(desk, part, place);
         }
     }
