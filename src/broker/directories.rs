@@ -44,7 +44,9 @@ impl Shard {
             );
             return io.effects.push(Effect::Fail { sentence });
         }
-        self.spread_directories(io);
+        if self.has_begun() {
+            self.spread_directories(io);
+        }
         self.report_failed_directories(io);
     }
 

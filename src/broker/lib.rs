@@ -22,6 +22,7 @@ mod sessions;
 mod setup;
 mod shard;
 mod spread;
+mod strays;
 mod topics;
 mod view;
 mod watches;

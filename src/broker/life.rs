@@ -38,6 +38,9 @@ pub(crate) struct Life {
 pub(crate) struct Keeper {
     pub(crate) directories: Vec<Directory>,
     pub(crate) found: Vec<Option<LogDirectory>>,
+    /// Whether the logs that belong to no partition are known: they have other names once no
+    /// directory has anything to do.
+    pub(crate) knows_strays: bool,
     /// Each listener, once it is open.
     pub(crate) endpoints: Vec<Option<Endpoint>>,
     /// The epoch that the controller gave this broker.
@@ -62,6 +65,7 @@ impl Life {
         let keeper = setup.is_keeper().then(|| Keeper {
             directories: Vec::new(),
             found: setup.log_directories.iter().map(|_| None).collect(),
+            knows_strays: false,
             endpoints: setup.listeners.iter().map(|_| None).collect(),
             broker_epoch: -1,
             early: Vec::new(),

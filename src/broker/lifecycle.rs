@@ -2,7 +2,7 @@
 //!
 //! | stage | what happens | it ends when |
 //! |---|---|---|
-//! | `Loading` | directories are read, and the metadata log | both are there |
+//! | `Loading` | directories and the metadata log are read | both are, and stray logs set aside |
 //! | `Registering` | partitions and listeners open | the controller has unfenced this broker |
 //! | `Serving` | | the node is asked to stop |
 //! | `ClosingLogs` | every log is synced and trimmed | the last one is closed, or has failed |
@@ -88,6 +88,7 @@ impl Shard {
         for event in events {
             self.on_directory_event(io, index, event);
         }
+        self.begin_without_strays(io);
         self.go_on_when_written(io);
     }
 
@@ -114,11 +115,8 @@ impl Shard {
     }
 
     fn directory_found(&mut self, io: &mut Io<'_>, index: u16, found: LogDirectory) {
-        let keeper = self.life.keeper();
-        keeper.found[usize::from(index)] = Some(found);
-        if keeper.found.iter().all(Option::is_some) {
-            self.spread_directories(io);
-        }
+        self.life.keeper().found[usize::from(index)] = Some(found);
+        self.set_strays_aside(io);
     }
 
     /// As keeper: tells every data shard what the directories held, and which are offline.
@@ -142,9 +140,11 @@ impl Shard {
 
     /// Both what the directories hold and what the metadata says is needed to open logs.
     pub(crate) fn begin_when_loaded(&mut self, io: &mut Io<'_>) {
-        if self.life.stage != LifeStage::Loading || self.life.found.is_none() || self.view.is_none()
-        {
+        if self.life.stage != LifeStage::Loading || self.view.is_none() {
             return;
+        }
+        if self.life.found.is_none() {
+            return self.set_strays_aside(io);
         }
         self.life.enter(LifeStage::Registering);
         self.open_all_partitions(io);
@@ -478,7 +478,7 @@ impl Shard {
         self.timers.set(later(io, i64::from(interval)), Timer::Producers);
     }
 
-    fn file_directory_effects(
+    pub(crate) fn file_directory_effects(
         &mut self,
         io: &mut Io<'_>,
         index: u16,
@@ -494,10 +494,10 @@ fn described(found: &FoundDirectory) -> LogDirectory {
     let at = |map: &BTreeMap<TopicPartition, Offset>, log: &TopicPartition| {
         map.get(log).copied().unwrap_or_default()
     };
-    let logs = found.logs.iter().map(|log| {
+    let logs = found.logs.iter().map(|(log, topic_id)| {
         let recovery_point = at(&found.recovery_points, log);
         let log_start_offset = at(&found.log_start_offsets, log);
-        (log.clone(), FoundLog { recovery_point, log_start_offset })
+        (log.clone(), FoundLog { topic_id: *topic_id, recovery_point, log_start_offset })
     });
     LogDirectory {
         offline: None,

@@ -1,5 +1,7 @@
 //! Names of topics, and the topics that the broker itself keeps something in.
 
+/// The name in the folder of the metadata log, which is no partition of the broker's.
+pub(crate) const METADATA_TOPIC: &str = "__cluster_metadata";
 /// Committed offsets and groups.
 pub(crate) const OFFSETS_TOPIC: &str = "__consumer_offsets";
 /// Transactions.

@@ -1,14 +1,14 @@
 //! The files that a log directory has for all its logs: the checkpoints and the mark of a clean
-//! shutdown.
+//! shutdown; and the folders of logs that nobody has any more.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use api::{FileEffect, FileOutcome, FileRef, IoError, IoErrorKind};
-use base::{Offset, TopicPartition};
+use base::{Offset, TopicId, TopicPartition, Uuid};
 
 use crate::atomic_file::AtomicFile;
-use crate::names::{FolderName, parse_folder};
+use crate::names::{self, FolderName, parse_folder};
 use crate::text;
 
 /// The largest checkpoint that is read, in bytes.
@@ -51,6 +51,8 @@ enum Step {
     Open,
     Checkpoint(CheckpointKind),
     CleanShutdown,
+    RemoveDeleted,
+    SetAside,
 }
 
 /// What a directory says to its owner.
@@ -83,10 +85,8 @@ pub struct FoundDirectory {
     pub log_start_offsets: BTreeMap<TopicPartition, Offset>,
     /// The high watermarks.
     pub high_watermarks: BTreeMap<TopicPartition, Offset>,
-    /// The logs.
-    pub logs: Vec<TopicPartition>,
-    /// Folders of deleted logs, whose removal was interrupted.
-    pub deleted: Vec<PathBuf>,
+    /// The logs, each with the topic that its `partition.metadata` names, if it can be read.
+    pub logs: Vec<(TopicPartition, Option<TopicId>)>,
 }
 
 /// A log directory.
@@ -95,6 +95,9 @@ pub struct Directory {
     path: PathBuf,
     reading: Option<Reading>,
     found: FoundDirectory,
+    /// Folders of deleted logs, which an earlier process did not come to remove.
+    deleted: Vec<PathBuf>,
+    setting_aside: SettingAside,
     writing: BTreeMap<CheckpointKind, AtomicFile>,
     /// What came while a checkpoint was being written: the newest is written next.
     next: BTreeMap<CheckpointKind, Vec<(TopicPartition, Offset)>>,
@@ -102,9 +105,22 @@ pub struct Directory {
     has_failed: bool,
 }
 
+/// Whether stray logs are being set aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SettingAside {
+    /// None is.
+    Idle,
+    /// So many still have their old names.
+    Renaming(usize),
+    /// All have their new names, which are not durable yet.
+    Syncing,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     Folder,
+    /// The topic of the log with this index.
+    TopicId(usize),
     CleanShutdown,
     RemovingMark,
     SyncingFolder,
@@ -121,7 +137,8 @@ struct Closing {
 type Out = Vec<FileEffect<DirectoryStep>>;
 
 impl Directory {
-    /// Reads the directory at `path`, and takes the mark of a clean shutdown away.
+    /// Reads the directory at `path`, takes the mark of a clean shutdown away, and removes what is
+    /// left of deleted logs.
     pub fn open(path: PathBuf, out: &mut Out) -> Self {
         let directory = path.clone();
         out.push(FileEffect::List { token: DirectoryStep(Step::Open), directory });
@@ -129,6 +146,8 @@ impl Directory {
             path,
             reading: Some(Reading::Folder),
             found: FoundDirectory::default(),
+            deleted: Vec::new(),
+            setting_aside: SettingAside::Idle,
             writing: BTreeMap::new(),
             next: BTreeMap::new(),
             closing: None,
@@ -156,6 +175,8 @@ impl Directory {
             Step::Open => self.read_on(outcome, out, events),
             Step::Checkpoint(kind) => self.on_checkpoint(kind, outcome, out, events),
             Step::CleanShutdown => self.on_mark(outcome, out, events),
+            Step::RemoveDeleted => outcome.done(),
+            Step::SetAside => self.on_set_aside(outcome, out),
         };
         if let Err(cause) = result {
             self.has_failed = true;
@@ -191,10 +212,29 @@ impl Directory {
         self.mark_when_idle(out);
     }
 
-    /// Whether nothing is being written or waits to be; nothing ever is after a failure.
+    /// Renames the folders of logs that belong to no partition, each with what makes its new name
+    /// unique. They are kept under it until somebody removes them (`LogManager`, stray logs). It is
+    /// over when the directory is idle.
+    pub fn set_aside(&mut self, strays: Vec<(TopicPartition, Uuid)>, out: &mut Out) {
+        if self.has_failed || strays.is_empty() {
+            return;
+        }
+        self.setting_aside = SettingAside::Renaming(strays.len());
+        for (log, unique) in strays {
+            let from = self.path.join(log.to_string());
+            let to = self.path.join(names::stray_folder(&log, unique));
+            tracing::warn!(from = %from.display(), to = %to.display(), "a stray log is set aside");
+            let token = DirectoryStep(Step::SetAside);
+            out.push(FileEffect::Rename { token, from, to, files: Vec::new() });
+        }
+    }
+
+    /// Whether nothing is being written or set aside, or waits to be; nothing ever is after a
+    /// failure.
     pub fn is_idle(&self) -> bool {
         let closes = self.closing.as_ref().is_some_and(|closing| !closing.is_over);
-        self.has_failed || (self.writing.is_empty() && !closes)
+        let settled = self.writing.is_empty() && self.setting_aside == SettingAside::Idle;
+        self.has_failed || (settled && !closes)
     }
 
     fn read_on(
@@ -207,7 +247,13 @@ impl Directory {
         let next = match reading {
             Reading::Folder => {
                 self.take_listing(outcome)?;
-                Reading::CleanShutdown
+                self.topic_id_from(0)
+            }
+            Reading::TopicId(index) => {
+                let text = found_text(outcome)?;
+                let topic_id = text.and_then(|text| text::parse_partition_metadata(&text).ok());
+                self.found.logs[index].1 = topic_id;
+                self.topic_id_from(index + 1)
             }
             Reading::CleanShutdown => {
                 let text = found_text(outcome)?;
@@ -228,6 +274,7 @@ impl Directory {
                 let behind = CheckpointKind::ALL.into_iter().find(|other| *other > kind);
                 let Some(next) = behind else {
                     self.reading = None;
+                    self.remove_deleted(out);
                     events.push(DirectoryEvent::Opened(std::mem::take(&mut self.found)));
                     return Ok(());
                 };
@@ -249,6 +296,10 @@ impl Directory {
         };
         out.push(match reading {
             Reading::Folder => FileEffect::List { token, directory: self.path.clone() },
+            Reading::TopicId(index) => {
+                let log = &self.found.logs[index].0;
+                read(&format!("{log}/{}", names::PARTITION_METADATA))
+            }
             Reading::CleanShutdown => read(CLEAN_SHUTDOWN),
             Reading::RemovingMark => {
                 let path = self.path.join(CLEAN_SHUTDOWN);
@@ -265,14 +316,43 @@ impl Directory {
     fn take_listing(&mut self, outcome: FileOutcome) -> Result<(), IoError> {
         for entry in outcome.listed()?.into_iter().filter(|entry| entry.is_directory) {
             match parse_folder(&entry.name) {
-                FolderName::Log(partition) => self.found.logs.push(partition),
-                FolderName::Deleted => self.found.deleted.push(self.path.join(&entry.name)),
+                FolderName::Log(partition) => self.found.logs.push((partition, None)),
+                FolderName::Deleted => self.deleted.push(self.path.join(&entry.name)),
                 FolderName::Future | FolderName::Stray => {
                     tracing::warn!(folder = entry.name, "left as it is");
                 }
                 FolderName::Other => {}
             }
         }
+        Ok(())
+    }
+
+    /// What is read of the logs from this one on.
+    fn topic_id_from(&self, index: usize) -> Reading {
+        if index < self.found.logs.len() { Reading::TopicId(index) } else { Reading::CleanShutdown }
+    }
+
+    /// Their time was up when they were deleted, or they would have it all over again at each start
+    /// that does not last so long.
+    fn remove_deleted(&mut self, out: &mut Out) {
+        for path in self.deleted.drain(..) {
+            tracing::info!(path = %path.display(), "what is left of a deleted log is removed");
+            let token = DirectoryStep(Step::RemoveDeleted);
+            out.push(FileEffect::Remove { token, path, files: Vec::new() });
+        }
+    }
+
+    fn on_set_aside(&mut self, outcome: FileOutcome, out: &mut Out) -> Result<(), IoError> {
+        outcome.done()?;
+        self.setting_aside = match self.setting_aside {
+            SettingAside::Renaming(1) => {
+                let token = DirectoryStep(Step::SetAside);
+                out.push(FileEffect::SyncDirectory { token, directory: self.path.clone() });
+                SettingAside::Syncing
+            }
+            SettingAside::Renaming(left) => SettingAside::Renaming(left - 1),
+            SettingAside::Syncing | SettingAside::Idle => SettingAside::Idle,
+        };
         Ok(())
     }
 
@@ -417,7 +497,9 @@ mod tests {
             ("replication-offset-checkpoint", "not a checkpoint"),
             ("cleaner-offset-checkpoint", ""),
             ("small-0/00000000000000000000.log", ""),
-            ("gone-0.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log", ""),
+            ("small-0/partition.metadata", "version: 0\ntopic_id: 9jcF9wv3TpWUT8nwaSgqyg"),
+            ("torn-0/partition.metadata", "version: 0\nto"),
+            ("bare-0/00000000000000000000.log", ""),
         ] {
             disk.files.insert(Path::new("data").join(name), content.as_bytes().to_vec());
         }
@@ -425,11 +507,50 @@ mod tests {
         assert_eq!((found.clean_shutdown, found.broker_epoch), (true, Some(11)));
         assert_eq!(found.recovery_points.get(&partition("small")), Some(&Offset(300)));
         assert!(found.log_start_offsets.is_empty() && found.high_watermarks.is_empty());
-        assert_eq!(found.logs, [partition("small")]);
-        assert_eq!(found.deleted.len(), 1);
+        let id = "9jcF9wv3TpWUT8nwaSgqyg".parse().expect("an id");
+        let logs = [("bare", None), ("small", Some(id)), ("torn", None)];
+        assert_eq!(found.logs, logs.map(|(topic, id)| (partition(topic), id)));
         assert!(!bench.disk.files.contains_key(Path::new("data/.kafka_cleanshutdown")));
         let (_, found) = Bench::open(bench.disk);
         assert_eq!((found.clean_shutdown, found.broker_epoch), (false, None));
+    }
+
+    #[test]
+    fn what_is_left_of_deleted_logs_goes_and_strays_are_renamed_and_kept() {
+        let mut disk = Disk::default();
+        for name in [
+            "gone-0.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log",
+            "gone-1.0123456789abcdef0123456789abcdef-delete/00000000000000000000.log",
+            "a-0/00000000000000000000.log",
+            "b-0/00000000000000000000.log",
+            "c-0/00000000000000000000.log",
+            "d-0.0123456789abcdef0123456789abcdef-stray/00000000000000000000.log",
+        ] {
+            disk.files.insert(Path::new("data").join(name), Vec::new());
+        }
+        let (mut bench, found) = Bench::open(disk);
+        assert_eq!(found.logs, ["a", "b", "c"].map(|topic| (partition(topic), None)));
+        let strays = ["a", "b"].map(|topic| (partition(topic), Uuid([0xab; 16])));
+        assert!(bench.directory.is_idle());
+        bench.directory.set_aside(strays.to_vec(), &mut bench.out);
+        assert!(!bench.directory.is_idle());
+        bench.run();
+        assert!(bench.directory.is_idle());
+        let unique = "ab".repeat(16);
+        let expected = [
+            format!("a-0.{unique}-stray/00000000000000000000.log"),
+            format!("b-0.{unique}-stray/00000000000000000000.log"),
+            "c-0/00000000000000000000.log".to_owned(),
+            "d-0.0123456789abcdef0123456789abcdef-stray/00000000000000000000.log".to_owned(),
+        ];
+        let expected = expected.map(|name| Path::new("data").join(name));
+        assert_eq!(bench.disk.files.keys().cloned().collect::<Vec<_>>(), expected);
+        // Where the disk refuses, nothing waits for it.
+        bench.disk.failing = Some(("rename", IoErrorKind::Other));
+        bench.directory.set_aside(vec![(partition("c"), Uuid::ZERO)], &mut bench.out);
+        bench.run();
+        assert!(bench.directory.is_idle());
+        assert!(matches!(bench.events[..], [DirectoryEvent::Failed { .. }]));
     }
 
     #[test]

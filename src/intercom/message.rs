@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use api::SocketId;
-use base::{LeaderEpoch, Map, NodeId, Offset, Token, TopicPartition};
+use base::{LeaderEpoch, Map, NodeId, Offset, Token, TopicId, TopicPartition};
 use group::{GroupCall, GroupReply};
 use metadata::Image;
 
@@ -178,9 +178,11 @@ impl LogDirectory {
     }
 }
 
-/// What the checkpoints of a directory say of a log; 0 where they say nothing.
+/// What a directory says of a log; of its offsets its checkpoints, 0 where they say nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FoundLog {
+    /// The topic that it belongs to, if that can be read.
+    pub topic_id: Option<TopicId>,
     /// Everything below is durable.
     pub recovery_point: Offset,
     /// The first offset that the log still has.

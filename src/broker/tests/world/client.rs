@@ -13,18 +13,21 @@ use fakeworld::{
 use intercom::Message;
 use metadata::{Image, SecurityProtocol};
 use protocol::create_topics_request::CreatableTopic;
+use protocol::delete_records_request::{DeleteRecordsPartition, DeleteRecordsTopic};
+use protocol::delete_topics_request::DeleteTopicState;
 use protocol::fetch_request::{FetchPartition, FetchTopic};
 use protocol::fetch_response::PartitionData;
 use protocol::list_offsets_request::{ListOffsetsPartition, ListOffsetsTopic};
 use protocol::metadata_request::MetadataRequestTopic;
 use protocol::produce_request::{PartitionProduceData, TopicProduceData};
 use protocol::{
-    CreateTopicsRequest, FetchRequest, ListOffsetsRequest, Message as _, PartitionChangeRecord,
-    ProduceRequest, Reader, Records, Request, ResponseHeader, encode_request,
+    CreateTopicsRequest, DeleteRecordsRequest, DeleteTopicsRequest, FetchRequest,
+    ListOffsetsRequest, Message as _, PartitionChangeRecord, PartitionRecord, ProduceRequest,
+    Reader, Records, RemoveTopicRecord, Request, ResponseHeader, TopicRecord, encode_request,
 };
 use records::Batches;
 
-use crate::script::{Cluster, Script};
+use crate::script::{Cluster, Script, replay};
 
 const PORT: u16 = 9092;
 const SLOTS: u32 = 16;
@@ -32,6 +35,8 @@ const SLOTS: u32 = 16;
 pub(crate) const DIRECTORY: &str = "/data";
 /// Its second one, where it has two.
 pub(crate) const SECOND_DIRECTORY: &str = "/more";
+/// Its third one.
+pub(crate) const THIRD_DIRECTORY: &str = "/most";
 
 pub(crate) struct World {
     fake: Fake<Message>,
@@ -183,9 +188,13 @@ impl World {
     }
 
     pub(crate) fn restart(&mut self, crash: Crash) {
+        self.crash(crash);
+        self.start();
+    }
+
+    pub(crate) fn crash(&mut self, crash: Crash) {
         self.fake.crash(self.node, crash);
         self.await_exit(&Exit::Crashed(crash));
-        self.start();
     }
 
     pub(crate) fn stop(&mut self) {
@@ -213,6 +222,42 @@ impl World {
         };
         let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };
         self.call::<CreateTopicsRequest>(7, &request);
+    }
+
+    pub(crate) fn delete_topic(&mut self, name: &str) {
+        let topic = DeleteTopicState { name: Some(name.into()), ..Default::default() };
+        let request = DeleteTopicsRequest { topics: vec![topic], ..Default::default() };
+        self.call::<DeleteTopicsRequest>(6, &request);
+    }
+
+    /// While the node is down, the cluster deletes a topic, and makes another one of this name.
+    pub(crate) fn replace_topic(&mut self, name: &str, new_id: Option<Uuid>) {
+        let topic = self.image().topic_by_name(name).expect("it was made").clone();
+        replay(&self.cluster, RemoveTopicRecord { topic_id: topic.id, ..Default::default() });
+        let Some(topic_id) = new_id else { return };
+        replay(&self.cluster, TopicRecord { name: name.into(), topic_id, ..Default::default() });
+        for index in topic.partitions.keys() {
+            let record = PartitionRecord {
+                partition_id: index.0,
+                topic_id,
+                replicas: vec![1],
+                isr: vec![1],
+                leader: 1,
+                directories: vec![Uuid::ZERO],
+                ..Default::default()
+            };
+            replay(&self.cluster, record);
+        }
+    }
+
+    pub(crate) fn delete_records(&mut self, topic: &str, partition_index: i32, offset: i64) {
+        let partition = DeleteRecordsPartition { partition_index, offset, ..Default::default() };
+        let (name, partitions) = (topic.into(), vec![partition]);
+        let topic = DeleteRecordsTopic { name, partitions, ..Default::default() };
+        let request =
+            DeleteRecordsRequest { topics: vec![topic], timeout_ms: 1_000, ..Default::default() };
+        let response = self.call::<DeleteRecordsRequest>(2, &request);
+        assert_eq!(response.topics[0].partitions[0].low_watermark, offset);
     }
 
     pub(crate) fn call<R: Request>(&mut self, version: i16, request: &R) -> R::Response {

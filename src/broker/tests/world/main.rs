@@ -4,6 +4,7 @@
 mod client;
 mod directories;
 mod limits;
+mod recreated;
 mod script;
 
 use base::Duration;

@@ -4,18 +4,20 @@
 use std::sync::{Arc, Mutex};
 
 use api::{Effect, Effects, Event, Machine};
-use base::{LeaderEpoch, NodeId, Now, ProducerId, Random, ShardId, Uuid};
+use base::{LeaderEpoch, NodeId, Now, Offset, ProducerId, Random, ShardId, TopicId, Uuid};
 use intercom::{
     Message, PartitionKey, Placement, ProducerIdBlock, Published, QuorumReply, QuorumRequest,
     Reply, Request,
 };
-use metadata::{Image, Record};
+use metadata::{Image, Provenance, Record};
 use protocol::create_topics_request::CreatableTopic;
 use protocol::create_topics_response::CreatableTopicResult;
+use protocol::delete_topics_response::DeletableTopicResult;
 use protocol::register_broker_record::BrokerEndpoint;
 use protocol::{
-    BrokerRegistrationChangeRecord, CreateTopicsResponse, PartitionChangeRecord, PartitionRecord,
-    RegisterBrokerRecord, TopicRecord,
+    BrokerRegistrationChangeRecord, CreateTopicsResponse, DeleteTopicsResponse,
+    PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, Str,
+    TopicRecord,
 };
 
 /// What survives a crash of the node: the cluster. The test holds the other end.
@@ -25,6 +27,12 @@ pub(crate) struct Script {
     data_shards: u16,
     cluster: Cluster,
     placement: Placement,
+    /// The image that last lacked a topic that was there before.
+    last_deleted: Offset,
+    /// Up to which image each data shard has given back the names of what was deleted.
+    settled: Vec<Offset>,
+    /// Topics that get no owners before that.
+    waiting: Vec<TopicId>,
     random: Random,
     /// Whether the broker chooses between several directories.
     has_choice: bool,
@@ -44,7 +52,20 @@ impl Script {
             placement.place(topic.id, topic.partitions.len());
         }
         let (registered, stopping) = (false, false);
-        Self { data_shards, cluster, placement, random, has_choice, registered, stopping }
+        let settled = vec![Offset(-1); usize::from(data_shards)];
+        let (last_deleted, waiting) = (Offset(-1), Vec::new());
+        Self {
+            data_shards,
+            cluster,
+            placement,
+            last_deleted,
+            settled,
+            waiting,
+            random,
+            has_choice,
+            registered,
+            stopping,
+        }
     }
 
     fn publish(&self, effects: &mut Effects<Message>) {
@@ -62,8 +83,7 @@ impl Script {
     }
 
     fn replay(&self, record: impl Into<Record>) {
-        let mut image = self.cluster.lock().expect("no panic");
-        image.replay(&record.into()).expect("the script replays what fits");
+        replay(&self.cluster, record);
     }
 
     fn create(&mut self, topic: CreatableTopic) -> CreatableTopicResult {
@@ -81,8 +101,33 @@ impl Script {
                 ..Default::default()
             });
         }
-        self.placement.place(topic_id, usize::try_from(num_partitions).expect("positive"));
+        self.waiting.push(topic_id);
+        self.place_waiting();
         CreatableTopicResult { name: topic.name, topic_id, num_partitions, ..Default::default() }
+    }
+
+    fn delete(&mut self, name: Option<Str>) -> DeletableTopicResult {
+        let topic_id = {
+            let image = self.cluster.lock().expect("no panic");
+            let name = name.as_ref().expect("the tests name topics");
+            image.topic_by_name(name).expect("it was made").id
+        };
+        self.replay(RemoveTopicRecord { topic_id, ..Default::default() });
+        self.placement.remove(topic_id);
+        self.last_deleted = self.cluster.lock().expect("no panic").provenance().last_offset;
+        DeletableTopicResult { name, topic_id, ..Default::default() }
+    }
+
+    /// Gives owners to new topics, once nothing that was deleted can have their names.
+    fn place_waiting(&mut self) {
+        if self.settled.iter().any(|settled| *settled < self.last_deleted) {
+            return;
+        }
+        let image = self.cluster.lock().expect("no panic");
+        for id in self.waiting.drain(..) {
+            let topic = image.topic(id).expect("it is deleted when it has owners");
+            self.placement.place(id, topic.partitions.len());
+        }
     }
 
     fn partitions_in(&self, directories: &[Uuid]) -> Vec<PartitionKey> {
@@ -120,6 +165,24 @@ impl Script {
         }
     }
 
+    /// The broker has lost directories: nobody leads what is in them.
+    fn lose(&self, failed: &[Uuid]) {
+        for key in self.partitions_in(failed) {
+            self.change(key, |record| record.leader = -1);
+        }
+        let mut log_dirs = {
+            let image = self.cluster.lock().expect("no panic");
+            image.broker(NodeId(1)).expect("it registered first").directories.clone()
+        };
+        log_dirs.retain(|directory| !failed.contains(directory));
+        self.replay(BrokerRegistrationChangeRecord {
+            broker_id: 1,
+            broker_epoch: 5,
+            log_dirs,
+            ..Default::default()
+        });
+    }
+
     fn answer(&mut self, request: QuorumRequest, effects: &mut Effects<Message>) -> QuorumReply {
         match request {
             QuorumRequest::BrokerReady { endpoints, directories, .. } => {
@@ -150,21 +213,7 @@ impl Script {
                 QuorumReply::AssignDirectories(true)
             }
             QuorumRequest::DirectoriesFailed(failed) => {
-                for key in self.partitions_in(&failed) {
-                    self.change(key, |record| record.leader = -1);
-                }
-                let mut image = self.cluster.lock().expect("no panic");
-                let broker = image.broker(NodeId(1)).expect("it registered first");
-                let log_dirs = broker.directories.iter().copied();
-                let log_dirs = log_dirs.filter(|directory| !failed.contains(directory)).collect();
-                let change = BrokerRegistrationChangeRecord {
-                    broker_id: 1,
-                    broker_epoch: 5,
-                    log_dirs,
-                    ..Default::default()
-                };
-                image.replay(&change.into()).expect("the broker is registered");
-                drop(image);
+                self.lose(&failed);
                 self.publish(effects);
                 QuorumReply::DirectoriesFailed
             }
@@ -181,6 +230,13 @@ impl Script {
                 self.publish(effects);
                 QuorumReply::CreateTopics(response)
             }
+            QuorumRequest::DeleteTopics { request, .. } => {
+                let topics = request.topics.into_iter().map(|topic| self.delete(topic.name));
+                let response =
+                    DeleteTopicsResponse { responses: topics.collect(), ..Default::default() };
+                self.publish(effects);
+                QuorumReply::DeleteTopics(response)
+            }
             QuorumRequest::AllocateProducerIds => {
                 let first = ProducerId(0);
                 QuorumReply::AllocateProducerIds(Ok(ProducerIdBlock { first, length: 1_000 }))
@@ -188,6 +244,14 @@ impl Script {
             other => panic!("the script has no answer to {other:?}"),
         }
     }
+}
+
+/// Changes the metadata by a record.
+pub(crate) fn replay(cluster: &Cluster, record: impl Into<Record>) {
+    let mut image = cluster.lock().expect("no panic");
+    image.replay(&record.into()).expect("the tests replay what fits");
+    let last_offset = image.provenance().last_offset.plus(1);
+    image.set_provenance(Provenance { last_offset, ..Provenance::default() });
 }
 
 impl Machine for Script {
@@ -202,7 +266,13 @@ impl Machine for Script {
                 let body = Reply::Quorum(Box::new(self.answer(*body, effects)));
                 effects.reply(from, Message::Reply { id, body });
             }
-            Event::Mesh { message: Message::Settled(_), .. } => {}
+            Event::Mesh { from, message: Message::Settled(offset) } => {
+                self.settled[usize::from(from.0)] = offset;
+                if !self.waiting.is_empty() {
+                    self.place_waiting();
+                    self.publish(effects);
+                }
+            }
             other => panic!("the script did not expect {other:?}"),
         }
     }
