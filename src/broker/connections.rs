@@ -24,8 +24,12 @@ const WAITING_BYTES_MAX: usize = 64 << 10;
 /// largest request (`socket.request.max.bytes`).
 pub(crate) const REQUEST_BYTES_MAX: usize = 128 << 20;
 /// At that limit, where unfinished requests hold more than half of it, one connection is read on,
-/// so that one of them comes to its end. So long it may send nothing; then it is closed.
+/// so that one of them comes to its end. In each such time it has to bring
+/// [`FAVOURITE_BYTES_MIN`], or it is closed.
 pub(crate) const STALL_MAX: Duration = Duration::from_secs(1);
+/// Less than any network that a broker is used over brings in a second, and enough for the largest
+/// request to come to its end within minutes.
+const FAVOURITE_BYTES_MIN: usize = 1 << 20;
 
 /// One connection.
 #[derive(Debug)]
@@ -123,6 +127,8 @@ pub(crate) struct Connections {
     held_back: Vec<SocketId>,
     /// The one that is read nevertheless.
     favourite: Option<SocketId>,
+    /// What the favourite had brought of its request when it was last looked at.
+    favourite_bytes: usize,
 }
 
 impl Connections {
@@ -253,9 +259,15 @@ impl Connections {
         self.favourite == Some(socket)
     }
 
-    /// Whether nothing has come on the connection for [`STALL_MAX`].
-    pub(crate) fn is_silent(&self, socket: SocketId, now: Instant) -> bool {
-        self.get(socket).is_some_and(|connection| now.since(connection.last_active) >= STALL_MAX)
+    /// Whether the favourite has brought too little since it was last looked at, [`STALL_MAX`] ago.
+    pub(crate) fn favourite_stalls(&mut self) -> bool {
+        let Some(favourite) = self.favourite.and_then(|socket| self.get(socket)) else {
+            return false;
+        };
+        let now = favourite.pinned_bytes;
+        let before = std::mem::replace(&mut self.favourite_bytes, now);
+        // With less than before it has ended a request, and begun another one.
+        (before..before + FAVOURITE_BYTES_MIN).contains(&now)
     }
 
     /// Lets the connection be read that holds the most: its end frees the most.
@@ -269,6 +281,7 @@ impl Connections {
             self.held_back.iter().enumerate().max_by_key(|(_, socket)| pinned(socket))?;
         let socket = self.held_back.swap_remove(place);
         self.favourite = Some(socket);
+        self.favourite_bytes = self.get(socket)?.pinned_bytes;
         self.get_mut(socket)?.pause_or_resume(false, effects);
         Some(socket)
     }
@@ -413,10 +426,13 @@ mod tests {
         assert_eq!(names(&effects), ["pause", "pause", "pause", "resume"]);
         assert!(connections.is_favourite(favourite));
         assert_eq!(connections.end_of_turn(0, &mut effects), None, "one at a time");
-        let (before, after) =
-            (Instant::from_nanos(999_999_999), Instant::from_nanos(1_000_000_000));
-        assert!(!connections.is_silent(favourite, before));
-        assert!(connections.is_silent(favourite, after));
+        let mut brings = |connections: &mut Connections, bytes: usize| {
+            connections.received(favourite, part.slice(..bytes), Instant::ZERO);
+            connections.end_of_turn(0, &mut effects);
+            !connections.favourite_stalls()
+        };
+        assert!(brings(&mut connections, FAVOURITE_BYTES_MIN));
+        assert!(!brings(&mut connections, FAVOURITE_BYTES_MIN - 1), "it trickles");
         connections.remove(favourite);
         connections.end_of_turn(0, &mut effects);
         assert_eq!(names(&effects)[4..], ["resume", "resume"], "two of them fit");

@@ -228,9 +228,9 @@ impl Shard {
         if !self.connections.is_favourite(socket) {
             return;
         }
-        if self.connections.is_silent(socket, io.now.mono) {
-            let sentence = "the memory for requests is full, and it does not send the rest of its \
-                            own";
+        if self.connections.favourite_stalls() {
+            let sentence = "the memory for requests is full, and it is too slow to send the rest \
+                            of its own";
             return self.close_on(io, socket, sentence);
         }
         self.watch_favourite(io, socket);

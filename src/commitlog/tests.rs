@@ -140,6 +140,28 @@ fn recovery_cuts_at_the_first_invalid_byte() {
 }
 
 #[test]
+fn an_index_that_points_behind_the_end_hides_nothing() {
+    let mut disk = fixture();
+    for (path, content) in &mut disk.files {
+        if path.extension().is_some_and(|ending| ending == "index") {
+            for entry in content.chunks_exact_mut(8) {
+                entry[4..].copy_from_slice(&i32::MAX.to_be_bytes());
+            }
+        }
+    }
+    let mut bench = Bench::open(disk, fixture_config(), clean());
+    for _ in 0..2 {
+        for offset in 0..FIXTURE_END.0 {
+            let request = ReadRequest { up_to: FIXTURE_END, ..read_at(offset, 100) };
+            let plan = bench.read(request).expect("the log has it");
+            let bytes = bench.bytes_of(&plan);
+            let first = Batches::new(bytes).next().expect("one").expect("it is whole");
+            assert!(first.header().last_offset() >= Offset(offset), "{offset}");
+        }
+    }
+}
+
+#[test]
 fn damage_within_sets_later_segments_aside() {
     let mut disk = fixture();
     let file = disk.files.get_mut(&Bench::path("00000000000000000105.log")).expect("there");

@@ -225,11 +225,16 @@ impl Owner {
 
     /// The disk was too full for a log to be closed.
     pub(super) fn not_closed(&mut self, desk: &mut Desk<'_>, token: Token, cause: &api::IoError) {
-        let partition = self.partition(token);
-        let directory = partition.directory;
-        tracing::warn!(partition = %partition.name, %cause, "the next start recovers the log");
-        self.directories.unclosed.insert(directory);
+        let partition = &self.partition(token).name;
+        tracing::warn!(%partition, %cause, "the next start recovers the log");
+        self.has_unclosed_log(token);
         self.log_is_offline(desk, token);
+    }
+
+    /// The next start has to recover the directory of the log.
+    pub(super) fn has_unclosed_log(&mut self, token: Token) {
+        let directory = self.partition(token).directory;
+        self.directories.unclosed.insert(directory);
     }
 
     /// One log less is being closed, if it was.

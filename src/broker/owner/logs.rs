@@ -319,6 +319,8 @@ impl Owner {
             LogEvent::Unreadable { sentence } => {
                 let partition = &self.partition(token).name;
                 tracing::error!(%partition, "the log is offline: {sentence}");
+                // Whoever mends it wants it recovered: the directory does not count as clean.
+                self.has_unclosed_log(token);
                 self.log_is_offline(desk, token);
             }
         }

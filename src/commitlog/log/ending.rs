@@ -283,8 +283,8 @@ impl Log {
         let offset = cutting.offset;
         self.flush_turn(now, out);
         let writer = &self.writer;
-        let settled = writer.is_idle() && writer.sealing.is_empty();
-        if !settled || writer.sync.under_way.is_some() || self.epochs_file.writing.is_some() {
+        let settled = writer.is_idle() && writer.sealing.is_empty() && !writer.has_effects();
+        if !settled || self.epochs_file.writing.is_some() {
             return;
         }
         if offset >= self.writer.end {

@@ -250,6 +250,10 @@ impl Log {
                 LogEvent::Located { ticket }
             }
             Next::Gone if flow.locates().is_some() => LogEvent::Located { ticket },
+            Next::Failed if let Some(offset) = flow.locates() => {
+                self.remember(Located { offset, place: Err(ReadError::Corrupt) });
+                LogEvent::Located { ticket }
+            }
             Next::Time(found) => LogEvent::TimestampFound { ticket, found },
             Next::Gone | Next::Failed => LogEvent::SearchFailed { ticket },
         };
@@ -281,7 +285,9 @@ impl Log {
         let is_far = behind.saturating_sub(mark.position) > NEAR_BYTES;
         let is_active = place + 1 == self.segments.len();
         let window = self.window.as_ref().filter(|window| window.segment == segment.base);
-        if let Some(entry) = window.and_then(|window| window.floor(relative_offset)) {
+        let entry = window.and_then(|window| window.floor(relative_offset));
+        // An index that points behind the end is damaged; the boundary that is known is not.
+        if let Some(entry) = entry.filter(|entry| entry.position < end) {
             return LocateStage::Walk(scan_from(entry.position.max(mark.position), end));
         }
         if is_far && !is_active && segment.offset_entries > 0 {
@@ -330,8 +336,9 @@ impl Log {
                 if let Some(entry) = search.feed(bytes) {
                     self.window = Some(IndexWindow::of(locate.segment, bytes));
                     let begin = self.segments[place].marks.floor(relative_key(search.key)).position;
-                    let begin = position_in(entry.as_deref()).max(begin);
                     let end = self.written_bytes_of(place);
+                    let entry = Some(position_in(entry.as_deref())).filter(|entry| *entry < end);
+                    let begin = entry.map_or(begin, |entry| entry.max(begin));
                     locate.stage = LocateStage::Walk(scan_from(begin, end));
                 }
                 self.locate_reads(locate)
