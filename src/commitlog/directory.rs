@@ -332,8 +332,8 @@ impl Directory {
         if index < self.found.logs.len() { Reading::TopicId(index) } else { Reading::CleanShutdown }
     }
 
-    /// Their time was up when they were deleted, or they would have it all over again at each start
-    /// that does not last so long.
+    /// Nobody reads them any more. Given their time anew, they would stay where the node never runs
+    /// for so long.
     fn remove_deleted(&mut self, out: &mut Out) {
         for path in self.deleted.drain(..) {
             tracing::info!(path = %path.display(), "what is left of a deleted log is removed");

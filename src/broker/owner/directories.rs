@@ -207,7 +207,6 @@ impl Owner {
     pub(super) fn log_is_offline(&mut self, desk: &mut Desk<'_>, token: Token) {
         self.opening.remove(&token);
         self.has_left(token);
-        self.end_closing(token);
         self.end_host(desk, token);
         self.refuse_waiting(desk, token);
         self.wake(token);

@@ -130,17 +130,24 @@ impl Owner {
         self.end_searches(desk, token, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
 
-    /// Begins to close every log in order; [`Notice::AllClosed`] comes at the end.
+    /// Begins to close every log in order; [`Notice::AllClosed`] comes at the end. A deleted one
+    /// whose folder still has its name is waited for too: the next start would find a stray.
     pub(crate) fn close_all(&mut self, desk: &mut Desk<'_>) {
         let open = |token: &Token| {
             let partition = self.partitions.get(*token);
             partition.is_some_and(|partition| partition.log.state() == LogState::Open)
         };
-        self.closing = self.by_key.values().copied().filter(open).collect();
+        let removing = |token: &Token| {
+            let partition = self.partitions.get(*token);
+            partition.is_some_and(|partition| partition.log.state() == LogState::Removing)
+        };
+        let open: Vec<Token> = self.by_key.values().copied().filter(open).collect();
+        let leaving = self.leaving.keys().copied().filter(removing);
+        self.closing = open.iter().copied().chain(leaving).collect();
         if self.closing.is_empty() {
             return self.notices.push(Notice::AllClosed);
         }
-        for token in self.closing.clone() {
+        for token in open {
             self.end_host(desk, token);
             self.with_log(desk, token, |log, now, effects, events| {
                 log.flush_turn(now, effects);
@@ -330,6 +337,7 @@ impl Owner {
     pub(super) fn has_left(&mut self, token: Token) {
         self.leaving.remove(&token);
         self.notices.push(Notice::Left);
+        self.end_closing(token);
     }
 
     fn opened(&mut self, desk: &mut Desk<'_>, token: Token) {

@@ -159,7 +159,7 @@ pub(crate) struct Owner {
     /// Logs that are being deleted and whose folder still has their name, with the offset of the
     /// image that lacks them.
     leaving: Map<Token, Offset>,
-    /// Partitions whose log is being closed.
+    /// Partitions whose log is being closed, or deleted.
     closing: BTreeSet<Token>,
     directories: Directories,
     serving: Slab<Serving>,

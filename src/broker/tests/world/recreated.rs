@@ -2,7 +2,7 @@
 //! and what becomes of the folders of the old one.
 
 use base::Uuid;
-use fakeworld::{Crash, FaultPlan, Trouble};
+use fakeworld::{Crash, Delay, FaultPlan, Trouble};
 
 use crate::client::{DIRECTORY, SECOND_DIRECTORY, THIRD_DIRECTORY, World};
 use crate::{TRIES, batch, client, fetched, produced, slow};
@@ -93,6 +93,30 @@ fn what_is_left_of_a_deleted_topic_goes_at_the_next_start() {
         world.pause();
         assert_eq!(folders(&mut world, "-delete"), [""; 0], "{ends:?}");
     }
+}
+
+#[test]
+fn a_node_that_stops_finishes_what_it_began_to_delete() {
+    const BATCH_BYTES: usize = 1_000_000;
+    // So many that some are on their way to the disk.
+    const BATCHES: i64 = 12;
+    let mut world = World::new(1, 2, FaultPlan::calm());
+    world.create_topic("orders", 1);
+    let value = "x".repeat(BATCH_BYTES);
+    produced(&mut world, "orders", 0, &[&value]);
+    let slow = Delay::us(20_000_000, 20_000_000);
+    // The checkpoints are on the disk long before.
+    let folder = format!("{DIRECTORY}/orders-0");
+    world.set_trouble(&folder, Some(Trouble::SlowSyncs(slow)));
+    for offset in 1..BATCHES {
+        assert_eq!(produced(&mut world, "orders", 0, &[&value]), offset);
+    }
+    world.delete_topic("orders");
+    world.pause();
+    assert_eq!(folders(&mut world, "/orders-0").len(), 1, "it has to wait");
+    world.stop();
+    assert_eq!(folders(&mut world, "/orders-0"), [""; 0]);
+    assert_eq!(folders(&mut world, "-delete").len(), 1);
 }
 
 #[test]
