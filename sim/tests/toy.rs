@@ -277,6 +277,7 @@ impl Store {
                 answer.partition_responses.push(PartitionProduceResponse {
                     index: partition.index,
                     base_offset,
+                    log_start_offset: 0,
                     ..Default::default()
                 });
             }
@@ -305,6 +306,7 @@ impl Store {
                 answer.partitions.push(PartitionData {
                     partition_index: partition.partition,
                     high_watermark: end_of(log),
+                    log_start_offset: 0,
                     records: Some(Records::Bytes(bytes.into())),
                     error_code: match is_behind {
                         true => ErrorCode::OFFSET_OUT_OF_RANGE,
