@@ -50,8 +50,9 @@ pub(crate) struct Keeper {
     pub(crate) loads: Vec<u32>,
     /// Who waits until checkpoints are written.
     pub(crate) checkpoint_asks: Vec<(Asker, Offset)>,
-    /// Where the logs of the node stood when their shards last said so.
-    pub(crate) positions: BTreeMap<ShardId, Vec<LogPosition>>,
+    /// Where the logs of the node stood when their shards last said so; none of a shard that stops
+    /// before it knows its logs.
+    pub(crate) positions: BTreeMap<ShardId, Option<Vec<LogPosition>>>,
     /// Data shards whose logs are all closed.
     pub(crate) shards_closed: u16,
     /// Directories, by index, in which not every log could be closed in order.

@@ -358,7 +358,7 @@ impl Shard {
 
     /// Says to the keeper where this shard's logs stand.
     pub(crate) fn send_checkpoints(&mut self, io: &mut Io<'_>) {
-        let positions = self.owner.positions();
+        let positions = self.life.has_forgotten_logs.then(|| self.owner.positions());
         let closed = self.life.is_stopping();
         let unclosed = if closed { self.owner.unclosed_directories() } else { Vec::new() };
         let settled = self.settled_offset();
@@ -382,7 +382,7 @@ impl Shard {
         &mut self,
         io: &mut Io<'_>,
         shard: ShardId,
-        positions: Vec<LogPosition>,
+        positions: Option<Vec<LogPosition>>,
         closed: bool,
         unclosed: Vec<u16>,
     ) {
@@ -392,7 +392,10 @@ impl Shard {
         keeper.shards_closed += u16::from(closed);
         let last = keeper.shards_closed == self.setup.data_shards;
         let all_known = keeper.positions.len() == usize::from(self.setup.data_shards);
-        if (!closed && all_known) || last {
+        if !keeper.positions.values().all(Option::is_some) {
+            // What is on the disk says more. As after a crash, the next start checks the logs.
+            self.go_on_when_written(io);
+        } else if (!closed && all_known) || last {
             self.write_checkpoints(io, last);
         }
     }
@@ -404,7 +407,7 @@ impl Shard {
             if keeper.found[usize::from(index)].as_ref().is_none_or(|one| one.offline.is_some()) {
                 continue;
             }
-            let all = keeper.positions.values().flatten();
+            let all = keeper.positions.values().flatten().flatten();
             let here: Vec<&LogPosition> = all.filter(|one| one.directory == index).collect();
             let mut steps = Vec::new();
             for kind in [

@@ -96,8 +96,8 @@ pub enum Request {
     Checkpoints {
         /// The asker has no folders of topics that were deleted up to this offset.
         settled: Offset,
-        /// Every log that the asker has.
-        positions: Vec<LogPosition>,
+        /// Every log that the asker has; none where it stops before it knows them.
+        positions: Option<Vec<LogPosition>>,
         /// Whether they are closed: the asker stops.
         closed: bool,
         /// Directories, by index, in which not every log could be closed in order.

@@ -172,6 +172,15 @@ impl World {
     }
 
     pub(crate) fn start(&mut self) {
+        self.start_with(|_| {});
+    }
+
+    /// Starts the node, which learns nothing of the metadata.
+    pub(crate) fn start_without_quorum(&mut self) {
+        self.start_with(|script| script.is_silent = true);
+    }
+
+    fn start_with(&mut self, set_up: impl FnOnce(&mut Script)) {
         self.starts += 1;
         let random = Random::new(self.seed ^ self.starts << 32);
         let mut seats = Vec::new();
@@ -182,7 +191,8 @@ impl World {
         }
         let cluster = Arc::clone(&self.cluster);
         let has_choice = self.directories.len() > 1;
-        let script = Script::new(self.shards, cluster, has_choice, random.fork("quorum"));
+        let mut script = Script::new(self.shards, cluster, has_choice, random.fork("quorum"));
+        set_up(&mut script);
         seats.push(Seat { core: 0, machine: Box::new(script) });
         self.fake.start(self.node, seats);
     }

@@ -257,3 +257,26 @@ fn a_node_that_stops_in_order_marks_its_directory_clean() {
     // This time there is nothing to write before it ends.
     world.stop();
 }
+
+#[test]
+fn a_node_that_stops_while_it_starts_leaves_the_checkpoints_as_they_are() {
+    for seed in 0..10 {
+        let mut world = World::new(seed, 2, slow(seed));
+        world.create_topic("orders", 1);
+        produced(&mut world, "orders", 0, &["x"; 20]);
+        world.delete_records("orders", 0, 15);
+        world.stop();
+        world.start_without_quorum();
+        // The directories are read, and nothing is known of what has to be in them.
+        for _ in 0..TRIES {
+            world.pause();
+        }
+        world.stop();
+        let files = world.files();
+        assert!(!files.iter().any(|file| file.ends_with(".kafka_cleanshutdown")), "{files:?}");
+        world.start();
+        let request = client::list_offsets("orders", 0, -2);
+        let response = world.call::<ListOffsetsRequest>(6, &request);
+        assert_eq!(response.topics[0].partitions[0].offset, 15, "seed {seed}");
+    }
+}

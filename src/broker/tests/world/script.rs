@@ -38,6 +38,8 @@ pub(crate) struct Script {
     has_choice: bool,
     registered: bool,
     stopping: bool,
+    /// Whether it has no leader, and says nothing of the metadata.
+    pub(crate) is_silent: bool,
 }
 
 impl Script {
@@ -65,6 +67,7 @@ impl Script {
             has_choice,
             registered,
             stopping,
+            is_silent: false,
         }
     }
 
@@ -259,6 +262,7 @@ impl Machine for Script {
 
     fn step(&mut self, _: Now, event: Event<Message>, effects: &mut Effects<Message>) {
         match event {
+            Event::Started if self.is_silent => {}
             Event::Started => self.publish(effects),
             Event::Stop if self.registered => self.stopping = true,
             Event::Stop => effects.push(Effect::Stopped),
