@@ -2,9 +2,7 @@
 
 use base::{Duration, NodeId, PartitionIndex};
 use fakeworld::{Crash, Delay, FaultPlan, Trouble};
-use protocol::{
-    DescribeLogDirsRequest, ErrorCode, FetchRequest, ListOffsetsRequest, ProduceRequest,
-};
+use protocol::{DescribeLogDirsRequest, ErrorCode, FetchRequest, ProduceRequest};
 
 use crate::client::{self, DIRECTORY, SECOND_DIRECTORY, World};
 use crate::{TRIES, batch, fetched, produced};
