@@ -229,8 +229,8 @@ impl Shard {
             return;
         }
         if self.connections.favourite_stalls() {
-            let sentence = "the memory for requests is full, and it is too slow to send the rest \
-                            of its own";
+            let sentence = "the memory for requests is full, and it does not send the rest of its \
+                            own, or too slowly";
             return self.close_on(io, socket, sentence);
         }
         self.watch_favourite(io, socket);
