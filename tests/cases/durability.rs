@@ -10,7 +10,7 @@ use blackbox::{Broker, Running, Target, target};
 /// Enough that the load is in full swing at the kill, and more than one batch is in flight.
 const RECORDS_BEFORE_THE_KILL: &str = "\"value\":\"3000\"";
 /// Must come through once the broker is there again.
-const RECORD_LONG_AFTER_THE_KILL: &str = "\"value\":\"25000\"";
+const RECORD_LONG_AFTER_THE_KILL: &str = "\"value\":\"100000\"";
 
 #[test]
 fn a_killed_broker_has_every_acknowledged_record() {
