@@ -553,12 +553,13 @@ impl Log {
         let active = self.active();
         let (base, file) = (active.base, active.log.clone());
         let covers = self.writer.written_end;
-        let (segment, position) = self.writer.written_to;
-        let cleans = self.taken_bytes_at(segment, position);
-        let sync = &mut self.writer.sync;
+        let sync = &self.writer.sync;
         if sync.under_way.is_some() || sync.target <= sync.done || covers <= sync.done {
             return;
         }
+        let (segment, position) = self.writer.written_to;
+        let cleans = self.taken_bytes_at(segment, position);
+        let sync = &mut self.writer.sync;
         sync.under_way = Some((base, covers));
         sync.cleans = cleans;
         sync.outstanding = 1;
@@ -626,7 +627,6 @@ impl Log {
     /// What a rolled segment has left is done when it is sealed.
     fn write_back_from(&mut self, bytes_min: u32, out: &mut LogEffects) {
         let (segment, end) = self.writer.written_to;
-        let cleans = self.taken_bytes_at(segment, end);
         let write_back = &mut self.writer.write_back;
         if write_back.segment != segment {
             (write_back.segment, write_back.begun_to) = (segment, 0);
@@ -636,6 +636,8 @@ impl Log {
         if waits || end - begin < bytes_min {
             return;
         }
+        let cleans = self.taken_bytes_at(segment, end);
+        let write_back = &mut self.writer.write_back;
         (write_back.begun_to, write_back.cleans) = (end, Some(cleans));
         let file = self.segments[self.place_of(segment)].log.clone();
         let (token, position) = (LogStep(Step::WriteBack), u64::from(begin));
