@@ -199,6 +199,24 @@ impl Finished {
         assert!(said, "no `{text}` from {self}");
         self
     }
+
+    /// Fails unless a line of its output is a JSON object with all fields of `expected`, in any
+    /// order and among any others.
+    ///
+    /// # Panics
+    /// With all that it printed.
+    #[track_caller]
+    pub fn reports(self, expected: &serde_json::Value) -> Finished {
+        let fields = expected.as_object().expect("what is expected is an object");
+        let fits = |line: &str| {
+            let object: Option<serde_json::Value> = serde_json::from_str(line).ok();
+            object.is_some_and(|object| {
+                fields.iter().all(|(name, value)| object.get(name) == Some(value))
+            })
+        };
+        assert!(self.stdout.lines().any(fits), "no line with {expected} from {self}");
+        self
+    }
 }
 
 impl std::fmt::Display for Finished {
