@@ -353,6 +353,20 @@ impl Broker {
         self.folder.path().join("broker.log")
     }
 
+    /// Waits until a file in the broker's folder has a line that begins so: for what a broker does
+    /// some time after its answer.
+    ///
+    /// # Panics
+    /// When it does not come in time.
+    pub fn waits_for(&self, file: &str, line: &str) {
+        let deadline = Instant::now() + START_TIME_MAX;
+        let is_there = |text: String| text.lines().any(|found| found.starts_with(line));
+        while !fs::read_to_string(self.path(file)).is_ok_and(is_there) {
+            assert!(Instant::now() < deadline, "no {line} in {file}\n{}", self.end_of_log());
+            thread::sleep(CONNECT_PAUSE);
+        }
+    }
+
     fn wait_until_ready(&mut self) {
         let deadline = Instant::now() + START_TIME_MAX;
         let port = self.port;

@@ -170,6 +170,7 @@ impl Shard {
         self.timers.set(later(io, retention), Timer::Retention);
         let producers = i64::from(simple.producer_id_expiration_check_interval_ms);
         self.timers.set(later(io, producers), Timer::Producers);
+        self.timers.set(later(io, simple.log_cleaner_backoff_ms), Timer::Cleaning);
         if idle > 0 {
             self.timers.set(later(io, idle / i64::from(IDLE_CHECKS)), Timer::Idle);
         }
@@ -414,6 +415,7 @@ impl Shard {
                 CheckpointKind::RecoveryPoint,
                 CheckpointKind::LogStartOffset,
                 CheckpointKind::Replication,
+                CheckpointKind::Cleaner,
             ] {
                 let entries = here.iter().filter_map(|position| entry(kind, position)).collect();
                 let directory = &mut keeper.directories[usize::from(index)];
@@ -474,6 +476,16 @@ impl Shard {
         self.timers.set(later(io, interval), Timer::Retention);
     }
 
+    /// Begins to clean the dirtiest log of those that are compacted.
+    pub(crate) fn look_for_cleaning(&mut self, io: &mut Io<'_>) {
+        if self.life.is_stopping() {
+            return;
+        }
+        self.with_owner(io, |owner, desk| owner.clean_next(desk));
+        let backoff = self.setup.config.simple.log_cleaner_backoff_ms;
+        self.timers.set(later(io, backoff), Timer::Cleaning);
+    }
+
     /// Forgets the producers that have expired.
     pub(crate) fn expire_producers(&mut self, io: &mut Io<'_>) {
         self.with_owner(io, |owner, desk| owner.expire_producers(desk));
@@ -500,7 +512,9 @@ fn described(found: &FoundDirectory) -> LogDirectory {
     let logs = found.logs.iter().map(|(log, topic_id)| {
         let recovery_point = at(&found.recovery_points, log);
         let log_start_offset = at(&found.log_start_offsets, log);
-        (log.clone(), FoundLog { topic_id: *topic_id, recovery_point, log_start_offset })
+        let first_dirty = found.first_dirty.get(log).copied();
+        let topic_id = *topic_id;
+        (log.clone(), FoundLog { topic_id, recovery_point, log_start_offset, first_dirty })
     });
     LogDirectory {
         offline: None,
@@ -521,6 +535,7 @@ fn entry(kind: CheckpointKind, position: &LogPosition) -> Option<(TopicPartition
         CheckpointKind::LogStartOffset if position.log_start_offset.0 == 0 => return None,
         CheckpointKind::LogStartOffset => position.log_start_offset,
         CheckpointKind::Replication => position.high_watermark,
+        CheckpointKind::Cleaner => position.first_dirty?,
     };
     Some((position.partition.clone(), offset))
 }

@@ -353,6 +353,7 @@ impl Shard {
                 }
                 Timer::Checkpoint => self.checkpoints_are_due(io),
                 Timer::Retention => self.look_for_retention(io),
+                Timer::Cleaning => self.look_for_cleaning(io),
                 Timer::Producers => self.expire_producers(io),
                 Timer::Idle => self.close_idle(io),
                 Timer::Favourite(socket) => self.check_favourite(io, socket),

@@ -117,6 +117,11 @@ impl Partition {
         }
     }
 
+    /// Whether its topic is compacted.
+    pub(crate) fn compacts(&self) -> bool {
+        self.rules.compacted
+    }
+
     /// Offsets below it can be read.
     pub(crate) fn high_watermark(&self) -> Offset {
         self.high_watermark
@@ -183,12 +188,14 @@ impl Partition {
             let known = self.known?;
             (known.recovery_point, known.log_start_offset, known.recovery_point)
         };
+        let first_dirty = self.log.first_dirty_offset();
         Some(LogPosition {
             directory: self.directory,
             partition: self.name.clone(),
             recovery_point,
             log_start_offset,
             high_watermark,
+            first_dirty,
         })
     }
 

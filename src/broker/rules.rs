@@ -37,7 +37,11 @@ impl TopicRules {
     pub(crate) fn of(config: &TopicConfig, broker: &BrokerConfig) -> Self {
         let log = LogConfig {
             segment_bytes: unsigned(config.segment_bytes),
-            segment_ms: config.segment_ms,
+            // What is not rolled is not cleaned (`LogConfig.maxSegmentMs`).
+            segment_ms: match config.compact {
+                true => config.segment_ms.min(config.max_compaction_lag_ms),
+                false => config.segment_ms,
+            },
             segment_jitter_ms: config.segment_jitter_ms,
             segment_index_bytes: unsigned(config.segment_index_bytes),
             index_interval_bytes: unsigned(config.index_interval_bytes),
@@ -45,6 +49,11 @@ impl TopicRules {
             retention_ms: (config.retention_ms >= 0).then_some(config.retention_ms),
             retention_bytes: u64::try_from(config.retention_bytes).ok(),
             delete_by_retention: config.delete,
+            compact: config.compact,
+            delete_retention_ms: config.delete_retention_ms,
+            min_cleanable_dirty_ratio: config.min_cleanable_dirty_ratio,
+            min_compaction_lag_ms: config.min_compaction_lag_ms,
+            max_compaction_lag_ms: config.max_compaction_lag_ms,
             producer_id_expiration_ms: i64::from(broker.simple.producer_id_expiration_ms),
         };
         Self {

@@ -53,6 +53,8 @@ pub(crate) enum Timer {
     Checkpoint,
     /// Segments may have outlived their topic's retention.
     Retention,
+    /// Logs may have to be cleaned.
+    Cleaning,
     /// Producers may have written nothing for too long.
     Producers,
     /// Connections may have been idle for too long.

@@ -168,6 +168,7 @@ impl Shard {
                 clean_shutdown: directory.clean_shutdown.is_some(),
                 recovery_point: log.recovery_point,
                 log_start_offset: log.log_start_offset,
+                first_dirty: log.first_dirty,
             };
             let is_offline = directory.offline.is_some();
             let found = if is_offline { Found::Offline } else { Found::Log(checkpoints) };

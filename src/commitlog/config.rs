@@ -6,7 +6,7 @@ use base::{Duration, Offset, TopicId, TopicPartition};
 
 /// The settings of a topic that its logs obey, under Kafka's names; where a setting stands for
 /// both a topic and the broker, the one that holds.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogConfig {
     /// `segment.bytes`: the size of a segment's records, at most.
     pub segment_bytes: u32,
@@ -26,6 +26,17 @@ pub struct LogConfig {
     pub retention_bytes: Option<u64>,
     /// Whether `cleanup.policy` holds `delete`.
     pub delete_by_retention: bool,
+    /// Whether `cleanup.policy` holds `compact`.
+    pub compact: bool,
+    /// `delete.retention.ms`: how long a tombstone stays once what it deletes is gone, in
+    /// milliseconds.
+    pub delete_retention_ms: i64,
+    /// `min.cleanable.dirty.ratio`: the log is cleaned once this part of it was not.
+    pub min_cleanable_dirty_ratio: f64,
+    /// `min.compaction.lag.ms`: the age below which a record is not touched, in milliseconds.
+    pub min_compaction_lag_ms: i64,
+    /// `max.compaction.lag.ms`: the age above which a record makes the log due, in milliseconds.
+    pub max_compaction_lag_ms: i64,
     /// `producer.id.expiration.ms`: how long a producer is remembered that writes nothing, in
     /// milliseconds.
     pub producer_id_expiration_ms: i64,
@@ -44,6 +55,11 @@ impl Default for LogConfig {
             retention_ms: Some(7 * 24 * 3600 * 1000),
             retention_bytes: None,
             delete_by_retention: true,
+            compact: false,
+            delete_retention_ms: 24 * 3600 * 1000,
+            min_cleanable_dirty_ratio: 0.5,
+            min_compaction_lag_ms: 0,
+            max_compaction_lag_ms: i64::MAX,
             producer_id_expiration_ms: 24 * 3600 * 1000,
         }
     }
@@ -58,6 +74,8 @@ pub struct Checkpoints {
     pub recovery_point: Offset,
     /// The first offset that may be read, 0 where there is no entry.
     pub log_start_offset: Offset,
+    /// Everything below it was compacted; none where there is no entry.
+    pub first_dirty: Option<Offset>,
 }
 
 /// What a log is made with.

@@ -24,13 +24,17 @@ pub enum CheckpointKind {
     LogStartOffset,
     /// `replication-offset-checkpoint`: the high watermarks.
     Replication,
+    /// `cleaner-offset-checkpoint`: below it everything was compacted; only logs of which something
+    /// was.
+    Cleaner,
 }
 
 impl CheckpointKind {
-    const ALL: [CheckpointKind; 3] = [
+    const ALL: [CheckpointKind; 4] = [
         CheckpointKind::RecoveryPoint,
         CheckpointKind::LogStartOffset,
         CheckpointKind::Replication,
+        CheckpointKind::Cleaner,
     ];
 
     fn file_name(self) -> &'static str {
@@ -38,6 +42,7 @@ impl CheckpointKind {
             CheckpointKind::RecoveryPoint => "recovery-point-offset-checkpoint",
             CheckpointKind::LogStartOffset => "log-start-offset-checkpoint",
             CheckpointKind::Replication => "replication-offset-checkpoint",
+            CheckpointKind::Cleaner => "cleaner-offset-checkpoint",
         }
     }
 }
@@ -85,6 +90,8 @@ pub struct FoundDirectory {
     pub log_start_offsets: BTreeMap<TopicPartition, Offset>,
     /// The high watermarks.
     pub high_watermarks: BTreeMap<TopicPartition, Offset>,
+    /// Below them everything was compacted.
+    pub first_dirty: BTreeMap<TopicPartition, Offset>,
     /// The logs, each with the topic that its `partition.metadata` names, if it can be read.
     pub logs: Vec<(TopicPartition, Option<TopicId>)>,
 }
@@ -368,6 +375,7 @@ impl Directory {
             CheckpointKind::RecoveryPoint => &mut self.found.recovery_points,
             CheckpointKind::LogStartOffset => &mut self.found.log_start_offsets,
             CheckpointKind::Replication => &mut self.found.high_watermarks,
+            CheckpointKind::Cleaner => &mut self.found.first_dirty,
         };
         map.extend(entries);
     }

@@ -3,16 +3,16 @@
 //!
 //! A [`Log`] gathers what is appended in a turn into one write, tells what is written and what is
 //! durable, plans reads as slices of files, finds records by timestamp, knows the leader epochs,
-//! remembers producers, deletes and cuts segments, and recovers what a crash left. A [`Directory`]
-//! reads and writes the checkpoints. `docs/data_format.md` has every file.
+//! remembers producers, deletes, cuts and compacts segments, and recovers what a crash left. A
+//! [`Directory`] reads and writes the checkpoints. `docs/data_format.md` has every file.
 //!
 //! Depends on: `base`, `records`, and `api` for the effects on files. Deliberately absent: I/O
 //! (effects are appended to a list and their outcomes handed back), the wire, the high watermark
-//! and everything else that needs other replicas. Compaction and the index of aborted transactions
-//! are not here yet: they find a place beside `log/ending.rs`, and what they keep per batch in the
-//! walks of `opening.rs` and in `Log::append`.
+//! and everything else that needs other replicas. The index of aborted transactions is not here
+//! yet: what it keeps per batch finds a place in the walks of `opening.rs` and in `Log::append`.
 
 mod atomic_file;
+mod cleaner;
 mod config;
 mod directory;
 mod epochs;
@@ -35,8 +35,8 @@ mod text;
 pub use config::{Checkpoints, LogConfig, LogParams};
 pub use directory::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
 pub use log::{
-    AppendBatch, AppendError, AppendInfo, Durability, Log, LogEffects, LogState, OffsetOutOfRange,
-    Read, ReadError, ReadPlan, ReadRequest, UNWRITTEN_BYTES_MAX,
+    AppendBatch, AppendError, AppendInfo, Cleanable, CleaningLimits, Durability, Log, LogEffects,
+    LogState, OffsetOutOfRange, Read, ReadError, ReadPlan, ReadRequest, UNWRITTEN_BYTES_MAX,
 };
 pub use names::{FolderName, parse_folder};
 pub use producers::{

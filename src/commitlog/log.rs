@@ -1,6 +1,7 @@
 //! One partition's log as a state machine.
 
 mod append;
+mod cleaning;
 mod ending;
 mod place;
 mod producers;
@@ -25,10 +26,12 @@ use crate::tail::Tail;
 use crate::text;
 
 use append::Writer;
+use cleaning::Cleaner;
 use place::Located;
 use search::{FLOWS_MAX, Flow, IndexWindow};
 
 pub use append::{AppendBatch, AppendError, AppendInfo, UNWRITTEN_BYTES_MAX};
+pub use cleaning::{Cleanable, CleaningLimits};
 pub use ending::OffsetOutOfRange;
 pub use place::ReadError;
 pub use read::{Read, ReadPlan, ReadRequest};
@@ -95,6 +98,7 @@ pub struct Log {
     /// Files that go when their time has come, in that order.
     set_aside: VecDeque<(Instant, FileRef)>,
     retry_at: Option<Instant>,
+    cleaner: Cleaner,
     cutting: Option<ending::Cutting>,
     removing: Option<ending::Removing>,
     /// The last segment was sealed too: the log closes.
@@ -126,7 +130,9 @@ impl Log {
     pub fn open(params: LogParams, found: Checkpoints, out: &mut LogEffects) -> Self {
         let before = out.len();
         let opening = Opening::open(params.clone(), found, out);
-        Self::new(params, Some(opening), out.len() - before)
+        let mut log = Self::new(params, Some(opening), out.len() - before);
+        log.set_first_dirty(found.first_dirty);
+        log
     }
 
     /// A log in a directory that is offline: it has failed before it was opened.
@@ -157,6 +163,7 @@ impl Log {
             window: None,
             set_aside: VecDeque::new(),
             retry_at: None,
+            cleaner: Cleaner::default(),
             cutting: None,
             removing: None,
             is_sealed: false,
@@ -187,6 +194,8 @@ impl Log {
             Step::Undo => self.on_undone(outcome.done(), events),
             Step::Epochs => self.on_epochs_written(now, outcome.done(), out, events),
             Step::Flow(token) => self.on_flow(token, outcome.read(), out, events),
+            Step::Clean => self.on_cleaning(now, outcome, out, events),
+            Step::Age => self.on_age(outcome.read(), events),
             Step::Delete => self.on_deleted(outcome.done(), events),
             Step::Truncate => self.on_cut(outcome.done(), out, events),
             Step::Remove => self.on_removed(now, outcome.done(), events),
@@ -292,15 +301,18 @@ impl Log {
     pub fn next_timer(&self) -> Option<Instant> {
         let first_file = self.set_aside.front().map(|(due, _)| *due);
         let folder = self.removing.as_ref().and_then(|removing| removing.due);
-        [first_file, self.retry_at, folder].into_iter().flatten().min()
+        let cleaning = self.cleaning_resumes_at();
+        [first_file, self.retry_at, folder, cleaning].into_iter().flatten().min()
     }
 
-    /// Does what had to wait: old files go, and what did not fit the disk is tried again.
-    pub fn on_timer(&mut self, now: Now, out: &mut LogEffects) {
+    /// Does what had to wait: old files go, a log is cleaned further, and what did not fit the disk
+    /// is tried again.
+    pub fn on_timer(&mut self, now: Now, out: &mut LogEffects, events: &mut Vec<LogEvent>) {
         if self.state == LogState::Failed {
             return;
         }
         self.remove_due(now, out);
+        self.resume_cleaning(now, out, events);
         if self.retry_at.is_some_and(|at| at <= now.mono) {
             self.retry_at = None;
             if let Some(opening) = &mut self.opening {
@@ -400,6 +412,7 @@ impl Log {
         self.tail.clear();
         self.set_aside.clear();
         self.retry_at = None;
+        self.give_up_cleaning();
         self.writer.give_up();
         self.epochs_file = EpochsFile::default();
     }

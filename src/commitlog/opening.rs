@@ -16,21 +16,23 @@
 //! before the log is open.
 
 mod rebuild;
+mod swap;
+mod walk;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use api::{DirectoryEntry, FileEffect, FileOutcome, FileRef, IoError, IoErrorKind, IoResult};
-use base::{LeaderEpoch, Now, Offset, Uuid};
+use base::{Now, Offset, Uuid};
 use bytes::Bytes;
 use records::BatchHeader;
 
 use crate::atomic_file::AtomicFile;
-use crate::config::{Checkpoints, LogConfig, LogParams};
+use crate::config::{Checkpoints, LogParams};
 use crate::epochs::Epochs;
-use crate::index::{self, SegmentIndex};
-use crate::marks::{Mark, Marks};
+use crate::index::SegmentIndex;
+use crate::marks::Marks;
 use crate::names;
 use crate::producers::{Producers, Snapshot};
 use crate::scan::{Invalid, Scanner};
@@ -39,6 +41,7 @@ use crate::step::{LogStep, Step};
 use crate::text;
 
 use rebuild::Rebuild;
+use swap::{Swap, SwapProgress};
 
 /// The largest checkpoint or metadata file that is read, in bytes.
 const TEXT_BYTES_MAX: u32 = 4 << 20;
@@ -129,6 +132,8 @@ enum Stage {
     Listing,
     /// The folder belongs to another topic.
     SettingAside,
+    /// What the cleaner was about; then the folder is listed anew.
+    Swapping(Box<Swap>),
     ReadingEpochs,
     ReadingMetadata,
     WritingMetadata(AtomicFile),
@@ -285,13 +290,8 @@ impl Opening {
                 outcome.done()?;
                 return Ok(Progress::Stray);
             }
-            Stage::Listing => {
-                let entries = outcome.listed()?;
-                if let Some(sentence) = self.take_listing(&entries) {
-                    return Ok(Progress::Unreadable(sentence));
-                }
-                self.read_epochs(out);
-            }
+            Stage::Listing => return self.on_listing(&outcome.listed()?, out),
+            Stage::Swapping(swap) => return self.on_swap(swap, outcome, out),
             Stage::ReadingEpochs => {
                 self.take_epochs(&found_text(outcome)?);
                 self.read_metadata(out);
@@ -337,6 +337,36 @@ impl Opening {
             | Stage::WritingSnapshot { .. }
             | Stage::Replaying(_)) => return self.on_producers(now, stage, outcome, out),
             stage => return self.on_end(now, stage, outcome, out),
+        }
+        Ok(Progress::Going)
+    }
+
+    fn on_listing(&mut self, entries: &[DirectoryEntry], out: &mut Out) -> IoResult<Progress> {
+        if let Some(mut swap) = Swap::found(&self.params.directory, entries) {
+            swap.begin(out);
+            self.stage = Stage::Swapping(Box::new(swap));
+        } else if let Some(sentence) = self.take_listing(entries) {
+            return Ok(Progress::Unreadable(sentence));
+        } else {
+            self.read_epochs(out);
+        }
+        Ok(Progress::Going)
+    }
+
+    fn on_swap(
+        &mut self,
+        mut swap: Box<Swap>,
+        outcome: FileOutcome,
+        out: &mut Out,
+    ) -> IoResult<Progress> {
+        match swap.on_file(outcome, out)? {
+            SwapProgress::Going => self.stage = Stage::Swapping(swap),
+            SwapProgress::Unreadable(sentence) => return Ok(Progress::Unreadable(sentence)),
+            SwapProgress::Done => {
+                let directory = self.params.directory.clone();
+                out.push(FileEffect::List { token: STEP, directory });
+                self.stage = Stage::Listing;
+            }
         }
         Ok(Progress::Going)
     }
@@ -437,12 +467,6 @@ impl Opening {
                 leftovers.push(entry.name.clone());
             } else if ending == names::LOG {
                 segments.insert(base, SegmentFiles::new(base, entry));
-            } else if ending.ends_with(names::SWAP) {
-                return Some(format!(
-                    "{} was left by a compaction that was interrupted; this version cannot \
-                     complete it",
-                    self.params.directory.join(&entry.name).display()
-                ));
             } else if ending.ends_with(names::DELETED) || ending.ends_with(names::CLEANED) {
                 leftovers.push(entry.name.clone());
             }
@@ -629,6 +653,10 @@ impl Opening {
                 let walk = self.walk(files, scanner, index, true);
                 return self.walk_on(now, walk, out);
             }
+            if self.waiting.is_empty() && self.is_again() {
+                // Its indexes may name what was cut off.
+                return self.load_end(now, files, SegmentIndex::default(), out);
+            }
             if self.waiting.is_empty() {
                 self.read(&files, names::INDEX, INDEX_BYTES_MAX, out);
                 self.stage = Stage::LoadingOffsets(files);
@@ -749,7 +777,9 @@ impl Opening {
             out.push(FileEffect::Truncate { token: STEP, file: segment.log.clone(), length });
             outstanding += 1;
             outstanding += self.set_waiting_aside(out);
-        } else if walk.recovers && self.waiting.front().is_some_and(|next| next.base > walk.end) {
+        } else if walk.recovers
+            && self.waiting.front().is_some_and(|next| self.lacks(walk.end, next))
+        {
             // The end of the segment was lost with the power, whole batches of it, while what was
             // written to the next one later was not.
             let (partition, end) = (&self.params.partition, walk.end);
@@ -771,6 +801,13 @@ impl Opening {
         }
         self.stage = Stage::Settling { outstanding };
         Ok(Progress::Going)
+    }
+
+    /// Whether batches are missing between a segment and the next one. Where compaction was at
+    /// work, or a crash cannot have taken anything, they are not.
+    fn lacks(&self, end: Offset, next: &SegmentFiles) -> bool {
+        let is_compacted = self.params.config.compact || self.found.first_dirty.is_some();
+        next.base > end && !is_compacted && next.base > self.found.recovery_point
     }
 
     /// A segment that was recovered ends where the next one begins: the snapshot that belongs there
@@ -901,67 +938,6 @@ impl Opening {
     fn read_file(&self, path: PathBuf, out: &mut Out) {
         let (file, length) = (FileRef::new(path), TEXT_BYTES_MAX);
         out.push(FileEffect::Read { token: STEP, file, position: 0, length });
-    }
-}
-
-impl Walk {
-    /// Takes bytes of the segment: whether an epoch came up that was not known.
-    fn take(
-        &mut self,
-        bytes: &[u8],
-        config: &LogConfig,
-        epochs: &mut Epochs,
-        rebuild: &mut Rebuild,
-    ) -> bool {
-        if bytes.is_empty() {
-            // The file is shorter than its listing said.
-            self.invalid = Some(Invalid::Torn);
-            return false;
-        }
-        let base = self.files.base;
-        let loaded = (!self.recovers).then(|| self.index.offsets().last().copied()).flatten();
-        let mut new_epoch = false;
-        let (end, valid_bytes, follows) = (&mut self.end, &mut self.valid_bytes, &mut self.follows);
-        let mut in_order = true;
-        let walked = self.scanner.feed(bytes, |position, header, records| {
-            let next = header.next_offset();
-            in_order = header.base_offset >= *end && index::fits(base, header.last_offset());
-            if !in_order {
-                return ControlFlow::Break(());
-            }
-            let at = u32::try_from(position).expect("longer files were refused");
-            if position == 0 {
-                self.first_timestamp = Some(header.max_timestamp);
-            } else {
-                // Behind a loaded entry the first batch is not known to follow without a gap.
-                let from = if *end == base { header.base_offset } else { *end };
-                let relative_offset = index::relative(base, from);
-                if relative_offset > 0 {
-                    self.marks.push(Mark { relative_offset, position: at });
-                }
-            }
-            // The batch of the last entry that was loaded is in the index already.
-            if loaded.is_none_or(|entry| at > entry.position) {
-                self.index.add(base, header, at, config.index_interval_bytes);
-            } else {
-                let size = header.batch_bytes().unwrap_or(0);
-                self.index.set_bytes_since_entry(size as u64);
-                self.index.raise_largest(base, header);
-            }
-            if header.leader_epoch > epochs.latest().unwrap_or(LeaderEpoch::NONE) {
-                new_epoch |= epochs.assign(header.leader_epoch, header.base_offset);
-            }
-            rebuild.take(header, &records, follows);
-            *end = next;
-            *valid_bytes = position + header.batch_bytes().unwrap_or(0) as u64;
-            ControlFlow::Continue(())
-        });
-        self.invalid = match walked {
-            Err(invalid) => Some(invalid),
-            Ok(_) if !in_order => Some(Invalid::Corrupt),
-            Ok(_) => None,
-        };
-        new_epoch
     }
 }
 

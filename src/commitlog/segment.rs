@@ -23,6 +23,8 @@ pub(crate) struct Segment {
     pub(crate) time_entries: u32,
     /// The largest timestamp, when it was looked up; −1 for none.
     pub(crate) largest_timestamp: Option<i64>,
+    /// The largest timestamp of the first batch, when it is known.
+    pub(crate) first_timestamp: Option<i64>,
     /// When the file was last changed, in milliseconds since 1970.
     pub(crate) modified_ms: i64,
     /// Whether its files were made.
@@ -40,6 +42,7 @@ impl Segment {
             offset_entries: 0,
             time_entries: 0,
             largest_timestamp: None,
+            first_timestamp: None,
             modified_ms: now_ms,
             is_prepared: false,
         }
@@ -96,8 +99,21 @@ impl Segment {
         token: T,
         out: &mut Vec<FileEffect<T>>,
     ) -> Vec<FileRef> {
+        self.set_files_aside(folder, true, token, out)
+    }
+
+    /// The same; the snapshot of the producers can stay, for a segment that begins there too.
+    pub(crate) fn set_files_aside<T: Copy>(
+        &self,
+        folder: &Path,
+        with_snapshot: bool,
+        token: T,
+        out: &mut Vec<FileEffect<T>>,
+    ) -> Vec<FileRef> {
         let mut files = vec![self.log.clone()];
-        for ending in [names::INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX, names::SNAPSHOT] {
+        let snapshot = with_snapshot.then_some(names::SNAPSHOT);
+        let indexes = [names::INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX];
+        for ending in indexes.into_iter().chain(snapshot) {
             files.push(FileRef::new(names::segment_file(folder, self.base, ending)));
         }
         for file in &files {
@@ -149,7 +165,13 @@ impl SegmentFiles {
     }
 }
 
-fn write_whole<T: Copy>(file: FileRef, content: Bytes, token: T, out: &mut Vec<FileEffect<T>>) {
+/// Asks for a durable file with just this content; every effect has an outcome.
+pub(crate) fn write_whole<T: Copy>(
+    file: FileRef,
+    content: Bytes,
+    token: T,
+    out: &mut Vec<FileEffect<T>>,
+) {
     let length = content.len() as u64;
     if length > 0 {
         let parts = vec![content];

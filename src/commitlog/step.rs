@@ -33,6 +33,10 @@ pub(crate) enum Step {
     Epochs,
     /// A flow of a reader.
     Flow(Token),
+    /// The cleaning of a log that is compacted.
+    Clean,
+    /// The first timestamp of a segment that may have to be cleaned.
+    Age,
     /// Files that are not needed get another name, or go.
     Delete,
     /// The log is cut at its end.
@@ -104,6 +108,11 @@ pub enum LogEvent {
     StartMoved {
         /// The first offset that can be read.
         log_start_offset: Offset,
+    },
+    /// A round of cleaning is over.
+    Cleaned {
+        /// Whether more of the log is clean now: there may be more to do.
+        moved: bool,
     },
     /// Everything is on disk, trimmed, with its indexes.
     Closed {

@@ -69,6 +69,13 @@ impl Tail {
         Some(parts)
     }
 
+    /// Drops the batches that begin below `start`: some of their records are gone.
+    pub(crate) fn forget_below(&mut self, start: Offset) {
+        while let Some(oldest) = self.entries.pop_front_if(|entry| entry.base < start) {
+            self.bytes -= oldest.bytes.len();
+        }
+    }
+
     /// Drops the batches from `end` on.
     pub(crate) fn truncate_to(&mut self, end: Offset) {
         while let Some(newest) = self.entries.pop_back_if(|entry| entry.next > end) {
@@ -101,6 +108,9 @@ mod tests {
         assert_eq!(read(&tail, 900, 1000, 999, true), Some(1));
         tail.truncate_to(Offset(985));
         assert_eq!(read(&tail, 970, 1000, 5000, true), Some(1));
+        tail.forget_below(Offset(960));
+        assert_eq!(read(&tail, 950, 1000, 5000, true), None);
+        assert_eq!(read(&tail, 960, 1000, 5000, true), Some(2));
         tail.push(Offset(2000), Offset(2001), Bytes::from_static(b"after a gap"));
         assert_eq!(read(&tail, 970, 3000, 5000, true), None);
     }

@@ -267,7 +267,7 @@ impl Bench {
         if let Some(retry) = self.log.next_timer().filter(|_| self.log.state() == LogState::Closing)
         {
             self.now.mono = retry;
-            self.log.on_timer(self.now, &mut self.out);
+            self.log.on_timer(self.now, &mut self.out, &mut self.events);
             self.run();
         }
         let end_offset = self.log.end_offset();

@@ -172,7 +172,7 @@ fn damage_within_sets_later_segments_aside() {
     assert!(bench.disk.files.contains_key(&Bench::path("00000000000000000144.log.deleted")));
     let due = bench.log.next_timer().expect("files wait to be removed");
     bench.now.mono = due;
-    bench.log.on_timer(bench.now, &mut bench.out);
+    bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
     bench.run();
     assert!(!bench.disk.files.keys().any(|path| path.to_string_lossy().contains("deleted")));
     bench.append(1, 10, 0).expect("it goes on");
@@ -594,7 +594,7 @@ fn a_log_is_deleted_with_a_delay() {
     assert!(bench.disk.files.keys().all(|path| path.to_string_lossy().contains("-delete/")));
     assert_eq!(bench.bytes_of(&plan).len(), plan.bytes as usize, "a slice stays readable");
     bench.now.mono = bench.log.next_timer().expect("the folder waits");
-    bench.log.on_timer(bench.now, &mut bench.out);
+    bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
     bench.run();
     assert_eq!(bench.events.last(), Some(&LogEvent::Removed));
     assert!(bench.disk.files.is_empty());
@@ -796,7 +796,7 @@ proptest! {
                     let retry = bench.log.next_timer();
                     if let Some(at) = retry {
                         bench.now.mono = bench.now.mono.max(at);
-                        bench.log.on_timer(bench.now, &mut bench.out);
+                        bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
                     }
                     bench.run();
                     model.retain(|batch| batch.header().next_offset() <= bench.log.end_offset());

@@ -187,6 +187,8 @@ pub struct FoundLog {
     pub recovery_point: Offset,
     /// The first offset that the log still has.
     pub log_start_offset: Offset,
+    /// Everything below was compacted; none of a log that never was.
+    pub first_dirty: Option<Offset>,
 }
 
 /// Where the log of a partition stands, for the checkpoints of its directory.
@@ -202,4 +204,6 @@ pub struct LogPosition {
     pub log_start_offset: Offset,
     /// Offsets below it can be read.
     pub high_watermark: Offset,
+    /// Everything below was compacted; none of a log that never was.
+    pub first_dirty: Option<Offset>,
 }

@@ -180,6 +180,7 @@ impl Store {
             clean_shutdown: false,
             recovery_point: Offset(0),
             log_start_offset: start,
+            first_dirty: None,
         };
         let log = if exists {
             Log::open(params, found, &mut self.effects)
@@ -396,7 +397,7 @@ impl Store {
             self.give_again(now);
         }
         if let Some(log) = &mut self.log {
-            log.on_timer(now, &mut self.effects);
+            log.on_timer(now, &mut self.effects, &mut self.log_events);
             self.pass_effects(effects);
         }
     }

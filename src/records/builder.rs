@@ -5,12 +5,12 @@ use base::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 use bytes::Bytes;
 
 use crate::batch::{Batch, crc_of_parts};
-use crate::codec::{Compression, Compressor};
+use crate::codec::{Codec, Compression, Compressor};
 use crate::error::BatchError;
 use crate::header::{
     BatchHeader, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, NO_SEQUENCE, NO_TIMESTAMP, TimestampType,
 };
-use crate::record::{Headers, RecordHeader};
+use crate::record::{Headers, Record, RecordHeader};
 
 /// A record to append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -242,6 +242,53 @@ pub fn rebuild(
         return Err(BatchError::TooLarge { bytes: rebuilt.size(), max: batch_bytes_max });
     }
     Ok(rebuilt)
+}
+
+/// Writes a batch anew without the records that `keep` refuses, for a log that is compacted: the
+/// offsets, producer, codec and last offset stay as they were (`MemoryRecords.filterTo`). With a
+/// delete horizon, in milliseconds since 1970, the batch says when its tombstones may go (KIP-534).
+///
+/// Refuses records above `record_bytes_max` bytes.
+pub fn retain_records(
+    batch: &Batch,
+    delete_horizon_ms: Option<i64>,
+    record_bytes_max: usize,
+    mut keep: impl FnMut(&Record<'_>) -> bool,
+) -> Result<Batch, BatchError> {
+    let header = batch.header();
+    let codec = header.codec().map_err(BatchError::UnknownCodec)?;
+    let mut builder = BatchBuilder::new(header.base_offset, codec.into());
+    builder.header = BatchHeader {
+        last_offset_delta: -1,
+        record_count: 0,
+        base_timestamp: NO_TIMESTAMP,
+        ..*header
+    };
+    if let Some(horizon_ms) = delete_horizon_ms.or(header.delete_horizon_ms()) {
+        builder.header.set_delete_horizon_ms(horizon_ms);
+    }
+    if header.timestamp_type() == TimestampType::CreateTime {
+        builder.header.max_timestamp = NO_TIMESTAMP;
+    }
+    let mut records = batch.records(record_bytes_max)?;
+    while let Some(record) = records.next_record()? {
+        if keep(&record) {
+            let Record { offset, timestamp, key, value, headers } = record;
+            builder.append_parts(offset, timestamp, key, value, headers);
+        }
+    }
+    builder.header.last_offset_delta = header.last_offset_delta;
+    Ok(builder.build())
+}
+
+/// A batch without records in the place of one that lost them all: it keeps what is known of its
+/// producer and of its last offset (`DefaultRecordBatch.writeEmptyHeader`).
+pub fn without_records(header: &BatchHeader) -> Batch {
+    let mut builder = BatchBuilder::new(header.base_offset, Compression::None);
+    builder.header = BatchHeader { record_count: 0, base_timestamp: NO_TIMESTAMP, ..*header };
+    builder.header.set_codec(Codec::None);
+    builder.header.clear_delete_horizon();
+    builder.build()
 }
 
 /// The bytes of key, value and headers, each with its size.

@@ -227,6 +227,10 @@ impl BatchHeader {
         self.attributes |= DELETE_HORIZON_BIT;
         self.base_timestamp = delete_horizon_ms;
     }
+
+    pub(crate) fn clear_delete_horizon(&mut self) {
+        self.attributes &= !DELETE_HORIZON_BIT;
+    }
 }
 
 /// The sequence `increment` records further on; after 2³¹ − 1 comes 0.

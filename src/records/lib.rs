@@ -24,7 +24,7 @@ mod record;
 mod snappy;
 
 pub use batch::{Batch, Batches, MaxTimestamp, Stamp, crc_of};
-pub use builder::{BatchBuilder, NewRecord, rebuild};
+pub use builder::{BatchBuilder, NewRecord, rebuild, retain_records, without_records};
 pub use check::{CheckedRecords, ProduceRules, RecordsCheck, single_batch};
 pub use codec::{
     Codec, Compression, GZIP_LEVEL_DEFAULT, GZIP_LEVEL_MAX, GZIP_LEVEL_MIN, LZ4_LEVEL_DEFAULT,

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod cluster;
+mod compaction;
 mod configs;
 mod consoles;
 mod durability;

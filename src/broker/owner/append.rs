@@ -232,7 +232,13 @@ mod tests {
         let mut bench = Bench::new();
         let clean_shutdown = false;
         let (recovery_point, log_start_offset) = (Offset(0), Offset(0));
-        bench.open(Found::Log(Checkpoints { clean_shutdown, recovery_point, log_start_offset }));
+        let first_dirty = None;
+        bench.open(Found::Log(Checkpoints {
+            clean_shutdown,
+            recovery_point,
+            log_start_offset,
+            first_dirty,
+        }));
         let received = batch(&vec![7; BYTES]);
         for _ in 0..FIT + 3 {
             bench.send(received.clone());

@@ -188,8 +188,8 @@ impl Owner {
                 Alarm::Log(token) => {
                     self.log_alarms.remove(&token);
                     if self.partitions.get(token).is_some() {
-                        self.with_log(desk, token, |log, now, effects, _| {
-                            log.on_timer(now, effects);
+                        self.with_log(desk, token, |log, now, effects, events| {
+                            log.on_timer(now, effects, events);
                         });
                         self.touch(token);
                     }
@@ -258,7 +258,7 @@ impl Owner {
     }
 
     /// Lets a log do something, passes on its effects and heeds what it says.
-    fn with_log(
+    pub(super) fn with_log(
         &mut self,
         desk: &mut Desk<'_>,
         token: Token,
@@ -307,6 +307,11 @@ impl Owner {
             }
             LogEvent::Truncated { .. } | LogEvent::StartMoved { .. } => {}
             LogEvent::Renamed => self.has_left(token),
+            LogEvent::Cleaned { moved } => {
+                if moved {
+                    self.clean_next(desk);
+                }
+            }
             LogEvent::Closed { .. } => {
                 self.refuse_waiting(desk, token);
                 self.end_closing(token);

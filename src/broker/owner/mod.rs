@@ -5,6 +5,7 @@
 //! is kept and asked anew when it is open.
 
 mod append;
+mod cleaning;
 mod directories;
 mod fetch;
 mod groups;
@@ -18,6 +19,7 @@ use std::collections::BTreeSet;
 
 use api::{Effects, FileEffect};
 use base::{Instant, Map, Now, Offset, Random, ShardId, Slab, Timers, Token};
+use cleaning::Cleaning;
 use commitlog::{LogEvent, LogStep, Ticket};
 use directories::Directories;
 use group::{GroupConfig, GroupReply};
@@ -162,6 +164,7 @@ pub(crate) struct Owner {
     /// Partitions whose log is being closed, or deleted.
     closing: BTreeSet<Token>,
     directories: Directories,
+    cleaning: Cleaning,
     serving: Slab<Serving>,
     /// Whom a search by timestamp is for.
     searches: Map<(Token, Ticket), Place>,
@@ -200,6 +203,7 @@ impl Owner {
             leaving: Map::default(),
             closing: BTreeSet::new(),
             directories: Directories::new(setup.data_shards, setup.dirty_bytes_max),
+            cleaning: Cleaning::new(&setup.config, setup.data_shards),
             serving: Slab::new(setup.calls_max * SERVING_PER_CALL_MAX),
             searches: Map::default(),
             locating: Map::default(),

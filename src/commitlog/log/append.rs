@@ -389,6 +389,8 @@ impl Log {
         segment.marks.settle();
         segment.modified_ms = now.wall_ms;
         let (old, bytes) = (segment.base, u64::from(segment.bytes));
+        let first_timestamp = self.writer.first_timestamp;
+        self.active_mut().first_timestamp = first_timestamp;
         self.writer.rolled_bytes += bytes;
         let mut index = std::mem::take(&mut self.writer.index);
         index.add_largest_time();

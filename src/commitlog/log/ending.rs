@@ -183,6 +183,7 @@ impl Log {
         self.removing = Some(Removing { path, stage: RemovingStage::Waiting, due: None });
         self.retry_at = None;
         self.tail.clear();
+        self.stop_cleaning(out);
         let waits = self.waits_for_space() && self.opening_effects == 0;
         if self.opening.is_none() || waits {
             self.opening = None;
@@ -193,11 +194,12 @@ impl Log {
 
     /// Renames the folder, once nothing is under way.
     pub(super) fn remove_on(&mut self, out: &mut LogEffects) {
+        let cleans = self.has_cleaning_effects();
         let Some(removing) = &mut self.removing else { return };
         let searches = !self.flows.is_empty();
         let epochs = self.epochs_file.writing.is_some();
         let cuts = self.cutting.as_ref().is_some_and(|it| it.stage != CuttingStage::Waiting);
-        let busy = self.writer.has_effects() || searches || epochs || cuts;
+        let busy = self.writer.has_effects() || searches || epochs || cuts || cleans;
         if busy || removing.stage != RemovingStage::Waiting {
             return;
         }
@@ -258,7 +260,8 @@ impl Log {
     /// Goes on with closing, as far as it can.
     pub(super) fn close_on(&mut self, now: Now, out: &mut LogEffects, events: &mut Vec<LogEvent>) {
         self.flush_turn(now, out);
-        if !self.writer.is_idle() {
+        self.stop_cleaning(out);
+        if !self.writer.is_idle() || self.has_cleaning_effects() {
             return;
         }
         if !self.is_sealed {
@@ -282,6 +285,10 @@ impl Log {
         }
         let offset = cutting.offset;
         self.flush_turn(now, out);
+        self.stop_cleaning(out);
+        if self.has_cleaning_effects() {
+            return;
+        }
         let writer = &self.writer;
         let settled = writer.is_idle() && writer.sealing.is_empty() && !writer.has_effects();
         if !settled || self.epochs_file.writing.is_some() {
@@ -295,6 +302,8 @@ impl Log {
         let (keep, position) = if offset <= self.segments[0].base {
             // Nothing stays: the log begins anew at the offset.
             (0, 0)
+        } else if self.is_empty_from(self.segment_of(offset)) {
+            (self.segment_of(offset) + 1, 0)
         } else {
             match self.start_of(offset) {
                 Ok(Some((place, position))) if position > 0 => (place + 1, position),
@@ -336,6 +345,7 @@ impl Log {
         self.flows = Slab::new(FLOWS_MAX);
         self.state = LogState::Opening;
         self.epochs_file.stale |= self.epochs.truncate_from_end(offset);
+        self.dirty_at_most_from(offset);
         self.writer.flushed_end = self.writer.flushed_end.min(offset);
         let cutting = self.cutting.as_mut().expect("it is being cut");
         cutting.stage = CuttingStage::Cutting { outstanding };
@@ -362,6 +372,7 @@ impl Log {
             clean_shutdown: true,
             recovery_point: self.writer.flushed_end,
             log_start_offset: self.log_start_offset,
+            first_dirty: self.first_dirty_offset(),
         };
         let params = LogParams {
             directory: self.directory.clone(),
@@ -397,7 +408,14 @@ impl Log {
     }
 
     /// Deletes up to `count` of the oldest segments, but none that is written or being sealed.
-    fn delete_oldest(&mut self, now: Now, count: usize, out: &mut LogEffects) {
+    pub(super) fn delete_oldest(&mut self, now: Now, count: usize, out: &mut LogEffects) {
+        if self.is_swapping() {
+            // Those below the start go when the cleaning is over.
+            return;
+        }
+        if count > 0 {
+            self.stop_cleaning(out);
+        }
         let busy = self.writer.sealing.front().map_or(self.active().base, |sealing| sealing.base);
         let sealed = self.segments.iter().take_while(|segment| segment.base < busy).count();
         let due = now.mono + self.config.file_delete_delay;

@@ -33,6 +33,6 @@ pub(super) struct FoundBatch {
     /// The base offset of the segment.
     pub(super) segment: Offset,
     pub(super) position: u32,
-    /// The size of the batch.
+    /// The size of the batch; 0 where none is there yet.
     pub(super) bytes: u32,
 }

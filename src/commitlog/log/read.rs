@@ -91,6 +91,9 @@ impl Log {
         up_to: Offset,
         out: &mut LogEffects,
     ) -> Result<Read, ReadError> {
+        if self.is_empty_from(self.segment_of(request.offset)) {
+            return Ok(Read::Plan(ReadPlan::default()));
+        }
         let Some((place, start)) = self.start_of(request.offset)? else {
             return Ok(self.locate(request.offset, out));
         };
@@ -102,7 +105,8 @@ impl Log {
         }
         let segment = &self.segments[place];
         let bytes_max = request.bytes_max;
-        let first_bytes = self.located_at(request.offset)?.map(|found| found.bytes);
+        let first_bytes =
+            self.located_at(request.offset)?.map(|found| found.bytes).filter(|it| *it > 0);
         let end = if limit - start <= bytes_max {
             limit
         } else if let Some(cut) = segment.cut_up_to(start, bytes_max) {
@@ -161,6 +165,9 @@ impl Log {
         let segment = &self.segments[place];
         let reaches_next = self.segments.get(place + 1).is_some_and(|next| next.base <= up_to);
         if reaches_next || up_to >= self.written_end_offset() {
+            return Ok(Some(self.written_bytes_of(place)));
+        }
+        if self.is_empty_from(self.segment_of(up_to)) {
             return Ok(Some(self.written_bytes_of(place)));
         }
         if up_to <= segment.base {

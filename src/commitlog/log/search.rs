@@ -30,6 +30,8 @@ pub(super) enum Flow {
     Locate(Locate),
     Time(TimeSearch),
     Boundary(Boundary),
+    /// The segment that it was in was replaced by the cleaner: it begins again, for a timestamp.
+    Overtaken(Option<TimeSearch>),
 }
 
 /// Reads which offset a batch begins with, ahead of the reader that will ask for it.
@@ -54,16 +56,17 @@ impl Flow {
     pub(super) fn locates(&self) -> Option<Offset> {
         match self {
             Flow::Locate(locate) => Some(locate.offset),
-            Flow::Time(_) | Flow::Boundary(_) => None,
+            Flow::Time(_) | Flow::Boundary(_) | Flow::Overtaken(_) => None,
         }
     }
 
     /// The base offset of the segment that it is in.
-    fn segment(&self) -> Offset {
+    fn segment(&self) -> Option<Offset> {
         match self {
-            Flow::Locate(locate) => locate.segment,
-            Flow::Time(search) => search.segment,
-            Flow::Boundary(boundary) => boundary.segment,
+            Flow::Locate(locate) => Some(locate.segment),
+            Flow::Time(search) => Some(search.segment),
+            Flow::Boundary(boundary) => Some(boundary.segment),
+            Flow::Overtaken(_) => None,
         }
     }
 }
@@ -100,7 +103,9 @@ enum LocateStage {
 /// Looks for the first record with a timestamp, or the first with the largest.
 #[derive(Debug)]
 pub(super) struct TimeSearch {
-    /// `None`: the largest of the log.
+    /// What was asked for; `None`: the largest of the log.
+    asked: Option<i64>,
+    /// `None`: the largest of the log is not known yet.
     timestamp: Option<i64>,
     /// The base offset of the segment that is looked at.
     segment: Offset,
@@ -176,8 +181,17 @@ impl IndexSearch {
     }
 }
 
+impl TimeSearch {
+    fn new(asked: Option<i64>, segment: Offset) -> Self {
+        Self { asked, timestamp: asked, segment, stage: TimeStage::Segments { asked: false } }
+    }
+}
+
 impl Locate {
+    /// Begins in the segment at `place`, or the first one behind it that is not empty.
     fn in_segment(log: &Log, place: usize, offset: Offset) -> Self {
+        let behind = place..log.segments.len();
+        let place = behind.into_iter().find(|it| log.written_bytes_of(*it) > 0).unwrap_or(place);
         let segment = log.segments[place].base;
         let stage = log.locate_stage(place, offset);
         Self { offset, segment, stage }
@@ -206,12 +220,28 @@ impl Log {
             return None;
         }
         let segment = self.segments[0].base;
-        let search = TimeSearch { timestamp, segment, stage: TimeStage::Segments { asked: false } };
+        let search = TimeSearch::new(timestamp, segment);
         let token = self.flows.insert(Some(Flow::Time(search))).ok()?;
         // The first step always reads, so that the answer is an event like all others.
         let (file, length) = (self.segments[0].log.clone(), 1);
         out.push(FileEffect::Read { token: LogStep(Step::Flow(token)), file, position: 0, length });
         Some(Ticket(token))
+    }
+
+    /// The segments from `first` to `last` were replaced: what is searched in them is searched
+    /// anew.
+    pub(super) fn overtake_flows(&mut self, first: Offset, last: Offset) {
+        let segment = self.segments[0].base;
+        for (_, slot) in self.flows.iter_mut() {
+            let Some(flow) = slot else { continue };
+            if flow.segment().is_some_and(|it| (first..=last).contains(&it)) {
+                let again = match flow {
+                    Flow::Time(search) => Some(TimeSearch::new(search.asked, segment)),
+                    _ => None,
+                };
+                *flow = Flow::Overtaken(again);
+            }
+        }
     }
 
     pub(super) fn on_flow(
@@ -223,9 +253,20 @@ impl Log {
     ) {
         let Some(mut flow) = self.flows.get_mut(token).and_then(Option::take) else { return };
         let is_removed = self.state == LogState::Removing;
-        let is_gone = is_removed || self.place_in(flow.segment()).is_none();
+        let is_in = flow.segment().is_some_and(|segment| self.place_in(segment).is_some());
+        let is_gone = is_removed || !is_in;
         let next = match (result, &mut flow) {
+            (_, Flow::Overtaken(again)) if !is_removed => match again.take() {
+                Some(search) => {
+                    let next =
+                        Next::Read { file: self.segments[0].log.clone(), position: 0, length: 1 };
+                    flow = Flow::Time(search);
+                    next
+                }
+                None => Next::Gone,
+            },
             _ if is_gone => Next::Gone,
+            (Ok(_), Flow::Overtaken(_)) => Next::Gone,
             (Err(cause), _) => return self.fail(cause, events),
             (Ok(bytes), Flow::Locate(locate)) => self.locate_on(locate, &bytes),
             (Ok(bytes), Flow::Boundary(boundary)) => {
@@ -249,7 +290,7 @@ impl Log {
                 self.remember(Located { offset, place });
                 LogEvent::Located { ticket }
             }
-            Next::Gone if flow.locates().is_some() => LogEvent::Located { ticket },
+            Next::Gone if !matches!(flow, Flow::Time(_)) => LogEvent::Located { ticket },
             Next::Failed if let Some(offset) = flow.locates() => {
                 self.remember(Located { offset, place: Err(ReadError::Corrupt) });
                 LogEvent::Located { ticket }
@@ -271,6 +312,18 @@ impl Log {
         };
         out.push(FileEffect::Read { token: LogStep(Step::Flow(token)), file, position, length });
         Some(Ticket(token))
+    }
+
+    /// Whether compaction left nothing from the segment at `place` on.
+    pub(super) fn is_empty_from(&self, place: usize) -> bool {
+        (place..self.segments.len()).all(|place| self.written_bytes_of(place) == 0)
+    }
+
+    /// Where the next batch will stand.
+    fn end_place(&self) -> FoundBatch {
+        let last = self.segments.len() - 1;
+        let (segment, position) = (self.segments[last].base, self.written_bytes_of(last));
+        FoundBatch { segment, position, bytes: 0 }
     }
 
     /// How to look for an offset in the segment at `place`: from the last boundary that is known,
@@ -354,6 +407,9 @@ impl Log {
                     Walked::On => self.locate_reads(locate),
                     Walked::Over if place + 1 < self.segments.len() => {
                         // The offset lies in the gap behind this segment.
+                        if self.is_empty_from(place + 1) {
+                            return Next::Located(Ok(self.end_place()));
+                        }
                         *locate = Locate::in_segment(self, place + 1, offset);
                         match self.locate_reads(locate) {
                             Next::Failed => Next::Located(Err(ReadError::Corrupt)),

@@ -357,7 +357,7 @@ fn snapshots_go_with_their_segments() {
     assert!(is_there(&bench, &snapshot_name(63)));
     assert_eq!(states_of(&bench), kafka_states(134), "what was deleted is remembered");
     bench.now.mono = bench.log.next_timer().expect("files wait");
-    bench.log.on_timer(bench.now, &mut bench.out);
+    bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
     bench.run();
     assert!(!bench.disk.files.keys().any(|path| path.to_string_lossy().contains("0042")));
 }
@@ -371,7 +371,7 @@ fn a_file_that_was_not_there_to_be_set_aside_is_not_removed_later() {
     bench.run();
     bench.disk.files.insert(Bench::path(&snapshot_name(42)), b"another's".to_vec());
     bench.now.mono = bench.log.next_timer().expect("files wait");
-    bench.log.on_timer(bench.now, &mut bench.out);
+    bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
     bench.run();
     assert_eq!(bench.content(&snapshot_name(42)), b"another's");
 }
@@ -500,7 +500,7 @@ proptest! {
                     bench.disk.failing = None;
                     if let Some(at) = bench.log.next_timer() {
                         bench.now.mono = bench.now.mono.max(at);
-                        bench.log.on_timer(bench.now, &mut bench.out);
+                        bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
                     }
                     bench.run();
                     model.cut(bench.log.end_offset());

@@ -1,0 +1,17 @@
+//! What a log that is compacted keeps: for each key the record with the largest offset (`Cleaner`).
+//!
+//! Here are the decisions and what they work with; how a log goes through its files with them is in
+//! `log/cleaning.rs`.
+
+mod filter;
+mod offset_map;
+mod output;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use filter::{Filter, Filtered};
+pub(crate) use offset_map::OffsetMap;
+pub(crate) use output::CleanedSegment;
+
+/// The largest record that is unpacked, in bytes.
+pub(crate) const RECORD_BYTES_MAX: usize = 128 << 20;

@@ -1,0 +1,223 @@
+//! What becomes of one batch.
+//!
+//! | record | stays |
+//! |---|---|
+//! | behind what the offset map covers | yes |
+//! | without a key | no |
+//! | with a key that has a newer record | no |
+//! | newest of its key, with a value | yes |
+//! | newest of its key, a tombstone | until the delete horizon of its batch has passed |
+//!
+//! A batch gets its delete horizon, `delete.retention.ms` from now, when it is cleaned with a
+//! tombstone in it for the first time (KIP-534): then what the tombstone deletes is gone, and every
+//! consumer that began before has that long to see it. A batch that lost all its records goes, or
+//! stays as an empty one where it is the last of its producer, whose sequence it holds, or the last
+//! one that could be cleaned, so that what is clean ends where it ended.
+
+use base::{Map, Offset, ProducerId};
+use records::{Batch, BatchError, Record, retain_records, without_records};
+
+use super::{OffsetMap, RECORD_BYTES_MAX};
+
+/// What decides.
+#[derive(Debug)]
+pub(crate) struct Filter<'a> {
+    pub(crate) map: &'a OffsetMap,
+    /// When the cleaning began, in milliseconds since 1970.
+    pub(crate) now_ms: i64,
+    pub(crate) delete_retention_ms: i64,
+    /// The last offset of each producer that is remembered.
+    pub(crate) last_offsets: &'a Map<ProducerId, Offset>,
+    /// Where the part of the log ends that could be cleaned in this round.
+    pub(crate) end: Offset,
+}
+
+/// What is left of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Filtered {
+    Nothing,
+    All,
+    Part(Batch),
+}
+
+impl Filter<'_> {
+    /// What is left of `batch`, and how many bytes had to be unpacked for that.
+    ///
+    /// # Errors
+    /// The batch is damaged.
+    pub(crate) fn apply(&self, batch: &Batch) -> Result<(Filtered, usize), BatchError> {
+        let header = batch.header();
+        let horizon = header.delete_horizon_ms();
+        let (mut kept, mut dropped, mut tombstones, mut bytes) = (0_u32, 0_u32, false, 0);
+        let mut records = batch.records(RECORD_BYTES_MAX)?;
+        while let Some(record) = records.next_record()? {
+            bytes += record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
+            if self.keeps(&record, horizon) {
+                kept += 1;
+                tombstones |= record.value.is_none();
+            } else {
+                dropped += 1;
+            }
+        }
+        let filtered = match (kept, dropped) {
+            (0, _) if !self.keeps_empty(batch) => Filtered::Nothing,
+            (0, 1..) => Filtered::Part(without_records(header)),
+            (_, 0) if !tombstones || horizon.is_some() => Filtered::All,
+            _ => {
+                let begins = (tombstones && horizon.is_none())
+                    .then(|| self.now_ms.saturating_add(self.delete_retention_ms));
+                let keep = |record: &Record<'_>| self.keeps(record, horizon);
+                Filtered::Part(retain_records(batch, begins, RECORD_BYTES_MAX, keep)?)
+            }
+        };
+        Ok((filtered, bytes))
+    }
+
+    fn keeps(&self, record: &Record<'_>, horizon: Option<i64>) -> bool {
+        if self.map.latest().is_none_or(|latest| record.offset > latest) {
+            return true;
+        }
+        let Some(key) = record.key else { return false };
+        let is_newest = self.map.get(key).is_none_or(|newest| record.offset >= newest);
+        let has_time = horizon.is_none_or(|horizon| self.now_ms < horizon);
+        is_newest && (record.value.is_some() || has_time)
+    }
+
+    fn keeps_empty(&self, batch: &Batch) -> bool {
+        let header = batch.header();
+        let is_last_of_producer = header.has_producer_id()
+            && self.last_offsets.get(&header.producer_id) == Some(&header.last_offset());
+        is_last_of_producer || header.next_offset() == self.end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use base::ProducerEpoch;
+    use records::{BatchBuilder, Compression, GZIP_LEVEL_DEFAULT, NewRecord};
+
+    use super::*;
+
+    type Pair = (Option<&'static str>, Option<&'static str>);
+
+    fn batch(base: i64, compression: Compression, pairs: &[Pair]) -> BatchBuilder {
+        let mut builder = BatchBuilder::new(Offset(base), compression);
+        for (index, (key, value)) in pairs.iter().enumerate() {
+            let (key, value) = (key.map(str::as_bytes), value.map(str::as_bytes));
+            let timestamp = 1000 + index as i64;
+            builder.append(&NewRecord { timestamp, key, value, ..NewRecord::default() });
+        }
+        builder
+    }
+
+    fn map(newest: &[(&str, i64)], latest: i64) -> OffsetMap {
+        let mut map = OffsetMap::new(1 << 16, 0.9, 100);
+        newest.iter().for_each(|(key, offset)| {
+            assert!(map.put(key.as_bytes(), Offset(*offset)));
+        });
+        map.reach(Offset(latest));
+        map
+    }
+
+    /// Cleans at 5000 with `delete.retention.ms` of 100.
+    fn filtered(map: &OffsetMap, batch: &Batch) -> Filtered {
+        filtered_at(map, batch, 5000, Offset(1 << 40))
+    }
+
+    fn filtered_at(map: &OffsetMap, batch: &Batch, now_ms: i64, end: Offset) -> Filtered {
+        let last_offsets: Map<_, _> = [(ProducerId(7), Offset(11))].into_iter().collect();
+        let filter =
+            Filter { map, now_ms, delete_retention_ms: 100, last_offsets: &last_offsets, end };
+        filter.apply(batch).expect("it is whole").0
+    }
+
+    fn content(batch: &Batch) -> Vec<(i64, i64, Option<String>, Option<String>)> {
+        let text = |it: Option<&[u8]>| it.map(|it| String::from_utf8_lossy(it).into_owned());
+        let mut found = Vec::new();
+        let mut records = batch.records(RECORD_BYTES_MAX).expect("readable");
+        while let Some(record) = records.next_record().expect("readable") {
+            let Record { offset, timestamp, key, value, .. } = record;
+            found.push((offset.0, timestamp, text(key), text(value)));
+        }
+        found
+    }
+
+    const A1: Pair = (Some("a"), Some("1"));
+    const B2: Pair = (Some("b"), Some("2"));
+    const DELETE_A: Pair = (Some("a"), None);
+
+    #[test]
+    fn superseded_records_go_and_the_rest_keeps_its_place() {
+        let gzip = Compression::Gzip { level: GZIP_LEVEL_DEFAULT };
+        for compression in [Compression::None, gzip, Compression::Snappy, Compression::Lz4] {
+            let given = batch(10, compression, &[A1, B2, (None, Some("3"))]).build();
+            let Filtered::Part(left) = filtered(&map(&[("a", 20), ("b", 11)], 20), &given) else {
+                panic!("part of it stays")
+            };
+            left.check_crc().expect("it was computed");
+            let b = (11, 1001, Some("b".to_owned()), Some("2".to_owned()));
+            assert_eq!(content(&left), [b], "{compression:?}");
+            let (before, after) = (given.header(), left.header());
+            assert_eq!(after.base_offset, before.base_offset);
+            assert_eq!(after.last_offset(), before.last_offset());
+            assert_eq!((after.codec(), after.record_count), (before.codec(), 1));
+            assert_eq!(after.max_timestamp, 1001);
+            assert_eq!(filtered(&map(&[("a", 20), ("b", 11)], 20), &left), Filtered::All);
+        }
+    }
+
+    #[test]
+    fn what_the_map_does_not_cover_stays() {
+        let given = batch(10, Compression::None, &[A1, B2, (None, Some("3"))]).build();
+        assert_eq!(filtered(&map(&[("a", 5)], 9), &given), Filtered::All);
+        assert_eq!(filtered(&OffsetMap::new(1 << 10, 0.9, 10), &given), Filtered::All);
+        let Filtered::Part(left) = filtered(&map(&[("a", 11)], 11), &given) else {
+            panic!("part of it stays")
+        };
+        assert_eq!(content(&left).iter().map(|it| it.0).collect::<Vec<_>>(), [11, 12]);
+    }
+
+    #[test]
+    fn a_tombstone_gets_a_horizon_and_goes_when_it_has_passed() {
+        let given = batch(10, Compression::None, &[DELETE_A, B2]).build();
+        let newest = map(&[("a", 10), ("b", 11)], 11);
+        let Filtered::Part(marked) = filtered(&newest, &given) else { panic!("it is marked") };
+        assert_eq!(marked.header().delete_horizon_ms(), Some(5100));
+        assert_eq!(content(&marked).iter().map(|it| it.1).collect::<Vec<_>>(), [1000, 1001]);
+        let at = |now_ms| filtered_at(&newest, &marked, now_ms, Offset(1 << 40));
+        assert_eq!(at(5099), Filtered::All);
+        let Filtered::Part(left) = at(5100) else { panic!("the tombstone goes") };
+        assert_eq!(content(&left).iter().map(|it| it.0).collect::<Vec<_>>(), [11]);
+        assert_eq!(left.header().delete_horizon_ms(), Some(5100), "a horizon stays");
+    }
+
+    #[test]
+    fn an_empty_batch_stays_for_its_producer_or_at_the_end() {
+        let gone = map(&[("a", 20), ("b", 21)], 21);
+        let table = [
+            (7, 10, 1 << 40, true),
+            (8, 10, 1 << 40, false),
+            (7, 12, 1 << 40, false),
+            (-1, 10, 12, true),
+            (-1, 10, 13, false),
+        ];
+        for (producer, base, end, stays) in table {
+            let builder = batch(base, Compression::Lz4, &[A1, B2]);
+            let given = builder.producer(ProducerId(producer), ProducerEpoch(3), 40).build();
+            let left = filtered_at(&gone, &given, 5000, Offset(end));
+            if !stays {
+                assert_eq!(left, Filtered::Nothing, "{producer} {base}");
+                continue;
+            }
+            let Filtered::Part(left) = left else { panic!("{producer} {base} stays") };
+            left.check_crc().expect("it was computed");
+            let (before, after) = (given.header(), left.header());
+            assert_eq!((left.size(), after.record_count), (records::HEADER_BYTES, 0));
+            assert_eq!((after.base_offset, after.last_offset()), (Offset(10), Offset(11)));
+            assert_eq!(after.last_sequence(), before.last_sequence());
+            assert_eq!(after.max_timestamp, before.max_timestamp);
+            let again = filtered_at(&gone, &left, 5000, Offset(end));
+            assert_eq!(again, Filtered::All, "it is empty already");
+        }
+    }
+}

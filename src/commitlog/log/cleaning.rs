@@ -1,0 +1,802 @@
+//! A log that is compacted: which part of it is to be cleaned, and the way through its files
+//! (`LogCleanerManager`, `Cleaner`, `LocalLog.replaceSegments`).
+//!
+//! One round notes the newest offset of each key in the dirty segments, then writes all segments
+//! below anew, in groups that fit one segment. A group goes through these stages; the last column
+//! says what the next start makes of a crash in them (see `opening/swap.rs`).
+//!
+//! | stage | what happens | after a crash |
+//! |---|---|---|
+//! | `Copying` | what stays is written to `.log.cleaned` | it is as if nothing had happened |
+//! | `Sealing` | its indexes are written, all of it is made durable | the same |
+//! | `Swapping` | `.cleaned` becomes `.swap`, durably | once all are: the swap is completed |
+//! | `SettingAside` | the old files become `.deleted`, durably | the swap is completed |
+//! | `Naming` | `.swap` goes from the names, durably | the swap is completed |
+//!
+//! Readers that hold an old segment finish with it: its file has another name only. Segments with
+//! transactions are not cleaned, nor what lies behind them: which of their records count is not
+//! known here yet.
+
+use api::{FileEffect, FileOutcome, IoErrorKind, IoResult};
+use base::{Duration, Instant, Map, Now, Offset, ProducerId};
+use bytes::Bytes;
+use records::{Batch, BatchHeader, HEADER_BYTES};
+
+use super::{Log, LogEffects, LogState};
+use crate::cleaner::{CleanedSegment, Filter, Filtered, OffsetMap, RECORD_BYTES_MAX};
+use crate::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
+use crate::names;
+use crate::segment::Segment;
+use crate::step::{LogEvent, LogStep, Step};
+
+/// What one turn of cleaning reads, in bytes, unless a single batch is larger.
+const CLEANING_TURN_BYTES: u32 = 128 << 10;
+/// What one turn of cleaning unpacks, in bytes, unless a single batch has more.
+const CLEANING_TURN_PLAIN_BYTES: usize = 1 << 20;
+/// What is written of a cleaned segment before it is synced, in bytes: the sync at its end is
+/// short, and the kernel has little to write back at once.
+const CLEANED_DIRTY_BYTES: u32 = 8 << 20;
+/// Waits that are shorter are not worth a timer.
+const THROTTLE_WAIT_MIN: Duration = Duration::from_millis(1);
+
+const STEP: LogStep = LogStep(Step::Clean);
+
+/// How much of a log there is to be cleaned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cleanable {
+    /// Which part of what could be cleaned is dirty: 0 to 1.
+    pub dirty_ratio: f64,
+    /// What is dirty, in bytes.
+    pub dirty_bytes: u64,
+}
+
+/// With what a log is cleaned.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct CleaningLimits {
+    /// Memory for the newest offsets, in bytes (`log.cleaner.dedupe.buffer.size`).
+    pub map_bytes: usize,
+    /// Which part of that is filled (`log.cleaner.io.buffer.load.factor`).
+    pub map_load_factor: f64,
+    /// Bytes read and written in a second (`log.cleaner.io.max.bytes.per.second`).
+    pub bytes_per_second: f64,
+}
+
+/// What a log knows of its cleaning.
+#[derive(Debug, Default)]
+pub(super) struct Cleaner {
+    /// Everything below was cleaned once; none where nothing ever was.
+    first_dirty: Option<Offset>,
+    /// Segments from here on are left as they are, as long as the first of them is there: it holds
+    /// a transaction, or damage.
+    barrier: Option<Offset>,
+    /// The first timestamp of this segment is being read.
+    asking: Option<Offset>,
+    round: Option<Box<Round>>,
+}
+
+/// One round.
+#[derive(Debug)]
+struct Round {
+    began_ms: i64,
+    first_dirty: Offset,
+    /// Where the first segment begins that could not be cleaned when the round began.
+    end: Offset,
+    /// No keys are noted from here on, and no segment that begins here or later is touched: the
+    /// end, unless memory or what was found in a segment says less.
+    limit: Offset,
+    map: OffsetMap,
+    limits: CleaningLimits,
+    stage: Stage,
+    /// Outcomes that are awaited.
+    outstanding: u32,
+    /// No further keys are noted.
+    is_mapped: bool,
+    /// It is to stop as soon as it can.
+    is_over: bool,
+    /// When the bytes that were moved so far are paid for.
+    paid_at: Instant,
+    resume_at: Option<Instant>,
+    bytes_read: u64,
+    bytes_written: u64,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Keys of the dirty segments are noted.
+    Mapping(Place),
+    Copying(Box<Group>),
+    Sealing(Box<Group>),
+    /// The second field: the folder is being synced.
+    Swapping(Box<Group>, bool),
+    SettingAside(Named, bool),
+    Naming(Named, bool),
+    /// Unfinished files go.
+    Discarding,
+}
+
+/// A batch in a segment that is read next.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    segment: Offset,
+    position: u32,
+    /// How much is read.
+    length: u32,
+}
+
+/// Segments that become one.
+#[derive(Debug)]
+struct Group {
+    last: Offset,
+    place: Place,
+    last_offsets: Map<ProducerId, Offset>,
+    output: CleanedSegment,
+    synced_bytes: u32,
+}
+
+/// A segment that is in the list, and whose files have no final names yet.
+#[derive(Clone, Copy, Debug)]
+struct Named {
+    base: Offset,
+    next: Offset,
+    offset_entries: u32,
+    time_entries: u32,
+}
+
+impl Place {
+    fn at(segment: Offset, position: u32) -> Self {
+        Self { segment, position, length: CLEANING_TURN_BYTES }
+    }
+}
+
+impl Stage {
+    fn is_swap(&self) -> bool {
+        matches!(self, Stage::Swapping(..) | Stage::SettingAside(..) | Stage::Naming(..))
+    }
+}
+
+/// What is asked of a log, and told.
+impl Log {
+    /// Everything below it was cleaned, for the checkpoint of the log directory; none of a log that
+    /// never was.
+    pub fn first_dirty_offset(&self) -> Option<Offset> {
+        self.cleaner.first_dirty
+    }
+
+    /// Whether it is being cleaned.
+    pub fn is_cleaning(&self) -> bool {
+        self.cleaner.round.is_some()
+    }
+
+    /// How much there is to be cleaned, if the topic's settings say that it is time. Nothing from
+    /// `up_to` on is, the last stable offset. Timestamps that are not known yet are looked up, for
+    /// the next call.
+    pub fn cleanable(
+        &mut self,
+        now: Now,
+        up_to: Offset,
+        out: &mut LogEffects,
+    ) -> Option<Cleanable> {
+        let busy = self.is_cleaning() || self.cutting.is_some() || self.state != LogState::Open;
+        if busy || !self.config.compact {
+            return None;
+        }
+        let dirty_from = self.dirty_from();
+        let limit = self.uncleanable_from(now, dirty_from, up_to, out)?;
+        let first_dirty = self.segment_of(dirty_from).min(limit);
+        let bytes = |segments: &[Segment]| -> u64 {
+            segments.iter().map(|segment| u64::from(segment.bytes)).sum()
+        };
+        let clean_bytes = bytes(&self.segments[..first_dirty]);
+        let dirty_bytes = bytes(&self.segments[first_dirty..limit]);
+        if dirty_bytes == 0 || self.segments[limit].base <= dirty_from {
+            return None;
+        }
+        let dirty_ratio = dirty_bytes as f64 / (clean_bytes + dirty_bytes) as f64;
+        let is_due = self.is_overdue(now, first_dirty, limit, out)
+            || dirty_ratio > self.config.min_cleanable_dirty_ratio;
+        is_due.then_some(Cleanable { dirty_ratio, dirty_bytes })
+    }
+
+    /// Begins to clean what [`Log::cleanable`] found. [`LogEvent::Cleaned`] says that it is over.
+    pub fn clean(
+        &mut self,
+        now: Now,
+        up_to: Offset,
+        limits: CleaningLimits,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        assert!(
+            self.state == LogState::Open && !self.is_cleaning(),
+            "it is cleaned once at a time"
+        );
+        let first_dirty = self.dirty_from();
+        let Some(place) = self.uncleanable_from(now, first_dirty, up_to, out) else {
+            return events.push(LogEvent::Cleaned { moved: false });
+        };
+        let limit = self.segments[place].base;
+        let records_max = u64::try_from(limit.0 - first_dirty.0).unwrap_or(0);
+        let segment = self.segments[self.segment_of(first_dirty)].base;
+        self.cleaner.round = Some(Box::new(Round {
+            began_ms: now.wall_ms,
+            first_dirty,
+            end: limit,
+            limit,
+            map: OffsetMap::new(limits.map_bytes, limits.map_load_factor, records_max),
+            limits,
+            stage: Stage::Mapping(Place::at(segment, 0)),
+            outstanding: 0,
+            is_mapped: false,
+            is_over: false,
+            paid_at: now.mono,
+            resume_at: None,
+            bytes_read: 0,
+            bytes_written: 0,
+        }));
+        let partition = &self.partition;
+        tracing::info!(%partition, %first_dirty, %limit, "cleaning the log");
+        self.clean_on(now, out, events);
+    }
+
+    /// What the checkpoint of the directory said.
+    pub(super) fn set_first_dirty(&mut self, first_dirty: Option<Offset>) {
+        self.cleaner.first_dirty = first_dirty;
+    }
+
+    /// The end of the log was cut off.
+    pub(super) fn dirty_at_most_from(&mut self, offset: Offset) {
+        self.cleaner.first_dirty = self.cleaner.first_dirty.map(|from| from.min(offset));
+        self.cleaner.barrier = self.cleaner.barrier.filter(|barrier| *barrier < offset);
+    }
+
+    /// Forgets what is under way: the log has failed.
+    pub(super) fn give_up_cleaning(&mut self) {
+        self.cleaner.round = None;
+        self.cleaner.asking = None;
+    }
+
+    /// Whether segments are being replaced: they must not be deleted now.
+    pub(super) fn is_swapping(&self) -> bool {
+        self.cleaner.round.as_ref().is_some_and(|round| round.stage.is_swap())
+    }
+
+    /// Whether an effect of the cleaning is under way.
+    pub(super) fn has_cleaning_effects(&self) -> bool {
+        self.is_cleaning() || self.cleaner.asking.is_some()
+    }
+
+    /// Stops the cleaning, at once or as soon as the segments that are being replaced are.
+    pub(super) fn stop_cleaning(&mut self, out: &mut LogEffects) {
+        let Some(round) = &mut self.cleaner.round else { return };
+        round.is_over = true;
+        if round.resume_at.take().is_none() {
+            return;
+        }
+        // Nothing is under way. Nobody has to be told: who owns the log knows why it stops.
+        if let Stage::Copying(group) = &round.stage {
+            round.outstanding = group.output.discard(&self.directory, STEP, out);
+            round.stage = Stage::Discarding;
+        } else {
+            self.cleaner.round = None;
+        }
+    }
+
+    /// When the cleaning wants to go on.
+    pub(super) fn cleaning_resumes_at(&self) -> Option<Instant> {
+        self.cleaner.round.as_ref()?.resume_at
+    }
+
+    /// Goes on when it is time.
+    pub(super) fn resume_cleaning(
+        &mut self,
+        now: Now,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        if self.cleaning_resumes_at().is_some_and(|at| at <= now.mono) {
+            self.clean_on(now, out, events);
+        }
+    }
+}
+
+/// What is to be cleaned.
+impl Log {
+    /// Where the dirty part begins. A checkpoint that lies outside of the log is not heeded.
+    fn dirty_from(&self) -> Offset {
+        let (start, end) = (self.log_start_offset, self.writer.end);
+        let from = self.cleaner.first_dirty.filter(|from| (start..=end).contains(from));
+        from.unwrap_or(start)
+    }
+
+    /// The index of the first segment that is not to be cleaned. `None`: a timestamp is looked up.
+    fn uncleanable_from(
+        &mut self,
+        now: Now,
+        dirty_from: Offset,
+        up_to: Offset,
+        out: &mut LogEffects,
+    ) -> Option<usize> {
+        let busy = self.writer.sealing.front().map_or(self.active().base, |sealing| sealing.base);
+        let start = self.segments[0].base;
+        let barrier = self.cleaner.barrier.filter(|it| *it >= start).unwrap_or(Offset(i64::MAX));
+        let is_settled = |place: &usize| {
+            let (segment, next) = (&self.segments[*place], &self.segments[place + 1]);
+            segment.base < busy && segment.base < barrier && next.base <= up_to
+        };
+        let settled = (0..self.segments.len() - 1).take_while(is_settled).count();
+        let lag_ms = self.config.min_compaction_lag_ms;
+        if lag_ms <= 0 {
+            return Some(settled);
+        }
+        let dirty = self.segment_of(dirty_from).min(settled);
+        let unknown = |it: &Segment| it.largest_timestamp.is_none() && it.time_entries > 0;
+        if self.segments[dirty..settled].iter().any(unknown) {
+            // The search looks every segment up. Whoever owns the log ignores its answer.
+            self.find_max_timestamp(out);
+            return None;
+        }
+        let is_young = |segment: &Segment| {
+            let largest = segment.largest_timestamp.filter(|largest| *largest >= 0);
+            largest.unwrap_or(segment.modified_ms) > now.wall_ms.saturating_sub(lag_ms)
+        };
+        let young = self.segments[dirty..settled].iter().position(is_young);
+        Some(young.map_or(settled, |young| dirty + young))
+    }
+
+    /// Whether a dirty segment has waited for longer than `max.compaction.lag.ms`.
+    fn is_overdue(&mut self, now: Now, dirty: usize, limit: usize, out: &mut LogEffects) -> bool {
+        let lag_ms = self.config.max_compaction_lag_ms;
+        if lag_ms == i64::MAX {
+            return false;
+        }
+        let dirty = &self.segments[dirty..limit];
+        let unknown = dirty.iter().find(|it| it.first_timestamp.is_none() && it.bytes > 0);
+        if let Some(segment) = unknown.filter(|_| self.cleaner.asking.is_none()) {
+            self.cleaner.asking = Some(segment.base);
+            let (file, length) = (segment.log.clone(), HEADER_BYTES as u32);
+            out.push(FileEffect::Read { token: LogStep(Step::Age), file, position: 0, length });
+        }
+        let oldest = dirty.iter().filter_map(|it| it.first_timestamp.filter(|at| *at > 0)).min();
+        oldest.is_some_and(|oldest| oldest < now.wall_ms.saturating_sub(lag_ms))
+    }
+
+    pub(super) fn on_age(&mut self, result: IoResult<Bytes>, events: &mut Vec<LogEvent>) {
+        let Some(base) = self.cleaner.asking.take() else { return };
+        match result {
+            Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
+            result => {
+                let bytes = result.unwrap_or_default();
+                let header = bytes.first_chunk().map(BatchHeader::read);
+                let place = self.place_of(base);
+                if let Some(segment) = self.segments.get_mut(place).filter(|it| it.base == base) {
+                    segment.first_timestamp = Some(header.map_or(-1, |it| it.max_timestamp));
+                }
+            }
+        }
+    }
+
+    /// The index of the last segment of the group that begins with the one at `first`: together
+    /// they fit one segment, whatever stays of them.
+    fn group_from(&self, first: usize, end: usize) -> usize {
+        let (mut bytes, mut offsets, mut times) = (0_u64, 0_u64, 0_u64);
+        let base = self.segments[first].base;
+        let fits = |place: &usize| {
+            let segment = &self.segments[*place];
+            bytes += u64::from(segment.bytes);
+            offsets += u64::from(segment.offset_entries) * OFFSET_ENTRY_BYTES as u64;
+            times += u64::from(segment.time_entries) * TIME_ENTRY_BYTES as u64;
+            let index_bytes = u64::from(self.config.segment_index_bytes);
+            let last_offset = self.segments[place + 1].base.0 - 1;
+            bytes <= u64::from(self.config.segment_bytes)
+                && offsets <= index_bytes
+                && times <= index_bytes
+                && last_offset - base.0 <= i64::from(i32::MAX)
+        };
+        // The first one is taken whatever its size: it may be of a time of other settings.
+        let count = (first..end).take_while(fits).count();
+        first + count.max(1) - 1
+    }
+}
+
+/// The stages.
+impl Log {
+    /// Takes an outcome of the cleaning.
+    pub(super) fn on_cleaning(
+        &mut self,
+        now: Now,
+        outcome: FileOutcome,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        let Some(mut round) = self.cleaner.round.take() else { return };
+        round.outstanding = round.outstanding.saturating_sub(1);
+        let result = match outcome {
+            FileOutcome::Read(result) => result.map(Some),
+            outcome => outcome.done().map(|()| None),
+        };
+        let may_lack = matches!(round.stage, Stage::SettingAside(..) | Stage::Discarding);
+        match result {
+            Ok(Some(bytes)) => {
+                round.bytes_read += bytes.len() as u64;
+                self.pay(now, &mut round, bytes.len() as u64);
+                self.take_read(&mut round, &bytes);
+            }
+            Err(cause) if may_lack && cause.kind == IoErrorKind::NotFound => {}
+            Err(cause) if cause.kind == IoErrorKind::NoSpace && !round.stage.is_swap() => {
+                tracing::warn!(partition = %self.partition, %cause, "the log is cleaned later");
+                round.is_over = true;
+            }
+            Err(cause) => return self.fail(cause, events),
+            Ok(None) => {}
+        }
+        let waits = round.outstanding > 0;
+        self.cleaner.round = Some(round);
+        if !waits {
+            self.clean_on(now, out, events);
+        }
+        if !self.is_cleaning() && self.state == LogState::Open {
+            // What DeleteRecords gave up while segments were being replaced.
+            let start = self.log_start_offset;
+            let below = self.segments.iter().skip(1).take_while(|it| it.base <= start).count();
+            if below > 0 {
+                self.delete_oldest(now, below, out);
+            }
+        }
+    }
+
+    /// Goes on, when nothing is under way.
+    fn clean_on(&mut self, now: Now, out: &mut LogEffects, events: &mut Vec<LogEvent>) {
+        let Some(mut round) = self.cleaner.round.take() else { return };
+        let before = out.len();
+        round.resume_at = None;
+        let is_idle_stage = matches!(round.stage, Stage::Mapping(_) | Stage::Copying(_));
+        if is_idle_stage && !round.is_over && round.paid_at > now.mono + THROTTLE_WAIT_MIN {
+            round.resume_at = Some(round.paid_at);
+            self.cleaner.round = Some(round);
+            return;
+        }
+        let stage = std::mem::replace(&mut round.stage, Stage::Discarding);
+        let next = self.next_stage(now, &mut round, stage, out);
+        round.outstanding = u32::try_from(out.len() - before).expect("a handful of effects");
+        match next {
+            Some(stage) => {
+                round.stage = stage;
+                self.cleaner.round = Some(round);
+            }
+            None => self.end_round(&round, events),
+        }
+    }
+
+    /// Asks for what comes next; `None` when the round is over.
+    fn next_stage(
+        &mut self,
+        now: Now,
+        round: &mut Round,
+        stage: Stage,
+        out: &mut LogEffects,
+    ) -> Option<Stage> {
+        match stage {
+            Stage::Mapping(_) if round.is_over => None,
+            Stage::Mapping(place) => match self.next_to_map(place, round) {
+                Some(place) => {
+                    self.read_at(place, out);
+                    Some(Stage::Mapping(place))
+                }
+                None => {
+                    // What no batch holds any more, up to the limit, was looked at as well.
+                    round.map.reach(Offset(round.limit.0 - 1));
+                    self.begin_group(round, self.segments[0].base, out)
+                }
+            },
+            Stage::Copying(group) | Stage::Sealing(group) if round.is_over => {
+                group.output.discard(&self.directory, STEP, out);
+                Some(Stage::Discarding)
+            }
+            Stage::Copying(group) => Some(self.copy_on(now, round, group, out)),
+            Stage::Sealing(group) => {
+                let suffixes = (names::CLEANED, names::SWAP);
+                CleanedSegment::rename(
+                    &self.directory,
+                    group.output.segment(),
+                    suffixes,
+                    STEP,
+                    out,
+                );
+                Some(Stage::Swapping(group, false))
+            }
+            Stage::Swapping(group, false) => {
+                self.sync_folder(out);
+                Some(Stage::Swapping(group, true))
+            }
+            Stage::Swapping(group, true) => {
+                Some(Stage::SettingAside(self.replace(now, *group, out), false))
+            }
+            Stage::SettingAside(named, false) => {
+                self.sync_folder(out);
+                Some(Stage::SettingAside(named, true))
+            }
+            Stage::SettingAside(named, true) => {
+                let segment = &self.segments[self.place_of(named.base)];
+                let suffixes = (names::SWAP, "");
+                CleanedSegment::rename(&self.directory, segment, suffixes, STEP, out);
+                Some(Stage::Naming(named, false))
+            }
+            Stage::Naming(named, false) => {
+                self.sync_folder(out);
+                Some(Stage::Naming(named, true))
+            }
+            Stage::Naming(named, true) => {
+                let place = self.place_of(named.base);
+                self.segments[place].offset_entries = named.offset_entries;
+                self.segments[place].time_entries = named.time_entries;
+                self.begin_group(round, named.next, out)
+            }
+            Stage::Discarding => None,
+        }
+    }
+
+    fn end_round(&mut self, round: &Round, events: &mut Vec<LogEvent>) {
+        let (read, written, keys) = (round.bytes_read, round.bytes_written, round.map.keys());
+        let partition = &self.partition;
+        let latest = round.map.latest().filter(|_| !round.is_over);
+        let moved = latest.is_some_and(|latest| latest >= round.first_dirty);
+        if let Some(latest) = latest.filter(|_| moved) {
+            self.cleaner.first_dirty = Some(latest.plus(1).min(round.limit));
+            tracing::info!(%partition, %latest, keys, read, written, "the log is clean");
+        } else {
+            tracing::info!(%partition, keys, read, written, "the log was not cleaned to an end");
+        }
+        events.push(LogEvent::Cleaned { moved });
+    }
+
+    /// Counts bytes against `log.cleaner.io.max.bytes.per.second`.
+    fn pay(&self, now: Now, round: &mut Round, bytes: u64) {
+        let seconds = bytes as f64 / round.limits.bytes_per_second.max(1.0);
+        let nanoseconds = (seconds * 1e9) as u64;
+        round.paid_at = round.paid_at.max(now.mono) + Duration::from_nanos(nanoseconds);
+    }
+
+    fn sync_folder(&self, out: &mut LogEffects) {
+        let directory = self.directory.clone();
+        out.push(FileEffect::SyncDirectory { token: STEP, directory });
+    }
+
+    /// The place to read at, or the beginning of the next segment that has something, below
+    /// `limit`.
+    fn next_read(&self, place: Place, limit: Offset) -> Option<Place> {
+        let index = self.place_of(place.segment);
+        let here = self.segments.get(index)?;
+        if here.base < limit && place.position < here.bytes {
+            return Some(place);
+        }
+        let behind = self.segments[index + 1..].iter().take_while(|segment| segment.base < limit);
+        behind.into_iter().find(|segment| segment.bytes > 0).map(|it| Place::at(it.base, 0))
+    }
+
+    fn next_to_map(&self, place: Place, round: &Round) -> Option<Place> {
+        if round.is_mapped { None } else { self.next_read(place, round.limit) }
+    }
+
+    fn read_at(&self, place: Place, out: &mut LogEffects) {
+        let segment = &self.segments[self.place_of(place.segment)];
+        let length = place.length.min(segment.bytes - place.position);
+        let (file, position) = (segment.log.clone(), u64::from(place.position));
+        out.push(FileEffect::Read { token: STEP, file, position, length });
+    }
+
+    /// Takes what was read: goes over the batches that are whole, as many as a turn may have.
+    fn take_read(&mut self, round: &mut Round, bytes: &Bytes) {
+        let (mut rest, mut plain_bytes) = (bytes.clone(), 0);
+        loop {
+            let Some(place) = round.place() else { return };
+            let segment = place.segment;
+            let batch = match Batch::read(&rest) {
+                Ok(Some(batch)) => batch,
+                Ok(None) => return self.read_more(round, &rest, rest.len() < bytes.len()),
+                Err(error) => return self.leave(round, segment, &error.to_string()),
+            };
+            rest = rest.slice(batch.size()..);
+            let taken = match batch.check_crc() {
+                Ok(()) => self.take_batch(round, &batch),
+                Err(error) => Err(error),
+            };
+            match taken {
+                Ok(bytes) => plain_bytes += bytes,
+                Err(error) => return self.leave(round, segment, &error.to_string()),
+            }
+            if let Some(place) = round.place() {
+                place.position += u32::try_from(batch.size()).expect("a segment is below 2 GB");
+                place.length = CLEANING_TURN_BYTES;
+            }
+            let is_over = round.is_over || (round.is_mapping() && round.is_mapped);
+            if rest.is_empty() || plain_bytes >= CLEANING_TURN_PLAIN_BYTES || is_over {
+                return;
+            }
+        }
+    }
+
+    /// A batch is not whole in what was read: the next read begins with it, and has all of it.
+    fn read_more(&mut self, round: &mut Round, rest: &Bytes, has_moved: bool) {
+        let Some(place) = round.place() else { return };
+        let header = rest.first_chunk::<HEADER_BYTES>().map(BatchHeader::read);
+        let size = header.and_then(|header| header.batch_bytes()).unwrap_or(0);
+        let size = u32::try_from(size).unwrap_or(u32::MAX);
+        let (segment, before) = (place.segment, place.length);
+        place.length = size.max(CLEANING_TURN_BYTES);
+        let left = self.segments[self.place_of(segment)].bytes - place.position;
+        let is_torn = size > left || (!has_moved && place.length <= before);
+        if is_torn {
+            self.leave(round, segment, "a batch is not whole");
+        }
+    }
+
+    /// A segment is not what the cleaner understands: it stays as it is from now on, with all
+    /// behind it.
+    fn leave(&mut self, round: &mut Round, segment: Offset, why: &str) {
+        tracing::warn!(partition = %self.partition, %segment, why, "not cleaned from here on");
+        self.cleaner.barrier = Some(segment);
+        match &mut round.stage {
+            // What was noted of it only says that there are newer records.
+            Stage::Mapping(_) if segment > round.first_dirty => {
+                round.limit = segment;
+                round.is_mapped = true;
+            }
+            _ => round.is_over = true,
+        }
+    }
+
+    /// Notes the keys of a batch, or what stays of it. Returns how many bytes were unpacked.
+    fn take_batch(
+        &mut self,
+        round: &mut Round,
+        batch: &Batch,
+    ) -> Result<usize, records::BatchError> {
+        let header = batch.header();
+        if header.is_transactional() || header.is_control() {
+            if let Some(place) = round.place() {
+                let segment = place.segment;
+                self.leave(round, segment, "there are transactions");
+            }
+            return Ok(0);
+        }
+        if round.is_mapping() {
+            return if header.last_offset() < round.first_dirty {
+                Ok(0)
+            } else {
+                round.note(batch)
+            };
+        }
+        let Stage::Copying(group) = &mut round.stage else { return Ok(0) };
+        let filter = Filter {
+            map: &round.map,
+            now_ms: round.began_ms,
+            delete_retention_ms: self.config.delete_retention_ms,
+            last_offsets: &group.last_offsets,
+            end: round.end,
+        };
+        let (left, plain_bytes) = filter.apply(batch)?;
+        let left = match left {
+            Filtered::Nothing => return Ok(plain_bytes),
+            Filtered::All => batch.clone(),
+            Filtered::Part(left) => left,
+        };
+        if !group.output.push(&left, self.config.index_interval_bytes) {
+            // Its clients compress better than this broker does.
+            let segment = group.place.segment;
+            self.leave(round, segment, "what is left of it does not fit a segment");
+        }
+        Ok(plain_bytes)
+    }
+
+    /// Begins with the segments from `base` on: `None` when all are done.
+    fn begin_group(
+        &mut self,
+        round: &mut Round,
+        base: Offset,
+        out: &mut LogEffects,
+    ) -> Option<Stage> {
+        let latest = round.map.latest().filter(|latest| *latest >= round.first_dirty)?;
+        let end = round.limit.min(latest.plus(1));
+        let places = self.place_of(base)..self.segments.partition_point(|it| it.base < end);
+        if places.is_empty() || round.is_over {
+            return None;
+        }
+        let last = self.group_from(places.start, places.end);
+        let modified_ms = self.segments[last].modified_ms;
+        let states = self.producers.states().filter(|state| state.last_offset.0 >= 0);
+        let first = self.segments[places.start].base;
+        let output = CleanedSegment::new(&self.directory, first, modified_ms);
+        output.prepare(STEP, out);
+        Some(Stage::Copying(Box::new(Group {
+            last: self.segments[last].base,
+            place: Place::at(first, 0),
+            last_offsets: states.map(|state| (state.producer_id, state.last_offset)).collect(),
+            output,
+            synced_bytes: 0,
+        })))
+    }
+
+    /// Writes what stays, or reads on; ends the group when all of it was read.
+    fn copy_on(
+        &mut self,
+        now: Now,
+        round: &mut Round,
+        mut group: Box<Group>,
+        out: &mut LogEffects,
+    ) -> Stage {
+        if let Some(bytes) = group.output.write(STEP, out) {
+            round.bytes_written += u64::from(bytes);
+            self.pay(now, round, u64::from(bytes));
+        } else if group.output.bytes() - group.synced_bytes >= CLEANED_DIRTY_BYTES {
+            group.synced_bytes = group.output.bytes();
+            group.output.sync(STEP, out);
+        } else if let Some(place) = self.next_read(group.place, group.last.plus(1)) {
+            group.place = place;
+            self.read_at(place, out);
+        } else {
+            group.output.seal(&self.directory, STEP, out);
+            return Stage::Sealing(group);
+        }
+        Stage::Copying(group)
+    }
+
+    /// Puts the cleaned segment in the place of those of its group, whose files are set aside.
+    fn replace(&mut self, now: Now, group: Group, out: &mut LogEffects) -> Named {
+        let (segment, offset_entries, time_entries) = group.output.into_segment();
+        let base = segment.base;
+        let (first, last) = (self.place_of(base), self.place_of(group.last));
+        let next = self.segments[last + 1].base;
+        let bytes = segment.bytes;
+        let old: Vec<Segment> = self.segments.splice(first..=last, [segment]).collect();
+        let before: u64 = old.iter().map(|segment| u64::from(segment.bytes)).sum();
+        let partition = &self.partition;
+        tracing::debug!(%partition, %base, segments = old.len(), before, bytes, "cleaned");
+        self.overtake_flows(base, group.last);
+        self.forget_places();
+        self.tail.forget_below(next);
+        let due = now.mono + self.config.file_delete_delay;
+        for segment in &old {
+            let with_snapshot = segment.base != base;
+            for file in segment.set_files_aside(&self.directory, with_snapshot, STEP, out) {
+                self.set_aside.push_back((due, file));
+            }
+        }
+        Named { base, next, offset_entries, time_entries }
+    }
+}
+
+impl Round {
+    fn is_mapping(&self) -> bool {
+        matches!(self.stage, Stage::Mapping(_))
+    }
+
+    /// Where the walk is, while there is one.
+    fn place(&mut self) -> Option<&mut Place> {
+        match &mut self.stage {
+            Stage::Mapping(place) => Some(place),
+            Stage::Copying(group) => Some(&mut group.place),
+            _ => None,
+        }
+    }
+
+    /// Notes the keys of a batch; when there is no room for one, the map ends before it.
+    fn note(&mut self, batch: &Batch) -> Result<usize, records::BatchError> {
+        let mut plain_bytes = 0;
+        let mut records = batch.records(RECORD_BYTES_MAX)?;
+        while let Some(record) = records.next_record()? {
+            plain_bytes += record.value.map_or(0, <[u8]>::len);
+            let Some(key) = record.key.filter(|_| record.offset >= self.first_dirty) else {
+                continue;
+            };
+            plain_bytes += key.len();
+            if !self.map.put(key, record.offset) {
+                // The round ends with what was noted.
+                self.is_mapped = true;
+                self.limit = self.limit.min(record.offset);
+                return Ok(plain_bytes);
+            }
+        }
+        self.map.reach(batch.header().last_offset());
+        Ok(plain_bytes)
+    }
+}
