@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use xtask::kafka;
 
-use crate::process::{Finished, Running, TIME_MAX, signal};
+use crate::process::{Finished, Running, signal};
 use crate::wire;
 
 /// How long a broker may take until its first answer.
@@ -285,12 +285,6 @@ impl Broker {
             // The guard first: afterwards the id could be another process's.
             drop((guard.kill(), guard.wait()));
             drop((broker.kill(), broker.wait()));
-            // The kernel lets go of a ring's sockets a moment after its process has gone.
-            let deadline = Instant::now() + TIME_MAX;
-            while TcpListener::bind((Ipv4Addr::LOCALHOST, self.port)).is_err() {
-                assert!(Instant::now() < deadline, "port {} stays taken", self.port);
-                thread::yield_now();
-            }
         }
     }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use crate::bell::Bell;
 use crate::error::{checked, retry};
 
-/// The signals that ask a process to end (SIGTERM, SIGINT), kept from ending it.
+/// The signals that ask a process to end (SIGTERM, SIGINT, SIGHUP), kept from ending it.
 ///
 /// They are blocked in the thread that makes this and in every thread that it starts afterwards.
 #[derive(Debug)]
@@ -39,6 +39,7 @@ impl Signals {
             libc::sigemptyset(&mut asked);
             libc::sigaddset(&mut asked, libc::SIGTERM);
             libc::sigaddset(&mut asked, libc::SIGINT);
+            libc::sigaddset(&mut asked, libc::SIGHUP);
             let code = libc::pthread_sigmask(libc::SIG_BLOCK, &asked, &mut before);
             if code != 0 {
                 return Err(io::Error::from_raw_os_error(code));

@@ -45,7 +45,7 @@ pub struct Node {
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Runs a node until all its machines have stopped. SIGTERM and SIGINT ask them to.
+/// Runs a node until all its machines have stopped. SIGTERM, SIGINT and SIGHUP ask them to.
 ///
 /// It is called before any other thread is started: a signal could end the process there.
 ///

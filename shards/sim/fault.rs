@@ -101,6 +101,9 @@ pub struct NetworkFaults {
     pub stall: Delay,
     /// Pieces at which the connection breaks, of a million.
     pub resets_per_million: u32,
+    /// How long the addresses at which a process listened stay taken once it has gone: the kernel
+    /// lets go of the sockets of a ring a moment later.
+    pub linger: Delay,
 }
 
 impl FaultPlan {
@@ -124,6 +127,7 @@ impl FaultPlan {
                 stalls_per_million: 0,
                 stall: Delay::us(0, 0),
                 resets_per_million: 0,
+                linger: Delay::us(0, 0),
             },
             mesh_delay: Delay::us(1, 20),
             turn: Delay::us(2, 20),
@@ -148,6 +152,7 @@ impl FaultPlan {
         plan.network.stalls_per_million = [0, 2_000, 20_000][random.below(3) as usize];
         plan.network.stall = Delay::us(100, 30_000);
         plan.network.resets_per_million = [0, 100, 1_000][random.below(3) as usize];
+        plan.network.linger = Delay::us(0, 50_000);
         plan.mesh_delay = Delay::us(1, 20 + random.below(2_000));
         plan.core_stalls_per_million = [0, 1_000, 10_000][random.below(3) as usize];
         plan.core_stall = Delay::us(100, 20_000);

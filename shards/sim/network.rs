@@ -157,6 +157,8 @@ pub(crate) struct Network {
     clients: BTreeMap<ClientSocket, u64>,
     sockets: BTreeMap<Place, Slab<(u64, usize)>>,
     listening: BTreeMap<(usize, u16), Listening>,
+    /// Ports of processes that have gone, with the time until which they stay taken.
+    lingering: BTreeMap<(usize, u16), Instant>,
     cut_until: BTreeMap<usize, Instant>,
     told: VecDeque<(Listener, Told)>,
 }
@@ -172,6 +174,7 @@ impl Network {
             clients: BTreeMap::new(),
             sockets: BTreeMap::new(),
             listening: BTreeMap::new(),
+            lingering: BTreeMap::new(),
             cut_until: BTreeMap::new(),
             told: VecDeque::new(),
         }
@@ -238,11 +241,16 @@ impl Network {
 
     pub(crate) fn listen(
         &mut self,
+        now: Instant,
         place: Place,
         token: Token,
         address: SocketAddr,
     ) -> IoResult<SocketAddr> {
-        let taken = |port: u16| self.listening.contains_key(&(place.node, port));
+        self.lingering.retain(|_, until| *until > now);
+        let taken = |port: u16| {
+            let at = (place.node, port);
+            self.listening.contains_key(&at) || self.lingering.contains_key(&at)
+        };
         let port = match address.port() {
             0 => (EPHEMERAL_PORT_MIN..).find(|&port| !taken(port)).expect("ports are left"),
             port if taken(port) => {
@@ -370,7 +378,13 @@ impl Network {
 
     /// The node is gone: everyone connected to it learns of it behind the bytes under way.
     pub(crate) fn node_is_gone(&mut self, now: Instant, node: usize) {
-        self.listening.retain(|&(at, _), _| at != node);
+        self.listening.retain(|&(at, port), _| {
+            if at == node {
+                let linger = self.faults.linger.draw(&mut self.random);
+                self.lingering.insert((at, port), now + linger);
+            }
+            at != node
+        });
         self.sockets.retain(|place, _| place.node != node);
         let touched: Vec<(u64, usize)> = self
             .connections

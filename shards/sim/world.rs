@@ -532,7 +532,7 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
         let (now, network) = (self.now, &mut self.network);
         match effect {
             SocketEffect::Listen { token, address, backlog: _ } => {
-                let result = network.listen(from, token, address);
+                let result = network.listen(now, from, token, address);
                 self.deliver(from, Waiting::Event(Event::Listening { token, result }));
             }
             SocketEffect::StopListening { token } => network.stop_listening(from, token),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use api::SocketId;
-use base::{Offset, ShardId, Token};
+use base::{Instant, Offset, ShardId, Token};
 use commitlog::Directory;
 use intercom::{Endpoint, LogDirectory, LogPosition};
 
@@ -41,6 +41,8 @@ pub(crate) struct Keeper {
     /// Whether the logs that belong to no partition are known: they have other names once no
     /// directory has anything to do.
     pub(crate) knows_strays: bool,
+    /// When the listeners were first tried.
+    pub(crate) listens_since: Instant,
     /// Each listener, once it is open.
     pub(crate) endpoints: Vec<Option<Endpoint>>,
     /// The epoch that the controller gave this broker.
@@ -67,6 +69,7 @@ impl Life {
             directories: Vec::new(),
             found: setup.log_directories.iter().map(|_| None).collect(),
             knows_strays: false,
+            listens_since: Instant::default(),
             endpoints: setup.listeners.iter().map(|_| None).collect(),
             broker_epoch: -1,
             early: Vec::new(),

@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{Effect, FileOutcome, IoResult, SocketEffect, SocketId};
+use api::{Effect, FileOutcome, IoErrorKind, IoResult, SocketEffect, SocketId};
 use base::{Duration, Instant, Map, Offset, ShardId, Token, TopicPartition};
 use commitlog::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
 use intercom::{
@@ -31,6 +31,11 @@ use crate::shard::{Io, Shard, Timer};
 
 /// How long the peer of a connection that is closed may take for what was answered before.
 const FLUSH_MAX: Duration = Duration::from_secs(30);
+/// How long a listener's address may be in use before the start fails: the kernel lets go of the
+/// sockets of a process that was killed a moment after the process has gone.
+const ADDRESS_IN_USE_MAX: Duration = Duration::from_secs(2);
+/// How long to wait before an address is tried again.
+const ADDRESS_RETRY: Duration = Duration::from_millis(20);
 /// How often a shard looks for idle connections within `connections.max.idle.ms`.
 const IDLE_CHECKS: u32 = 10;
 /// Sockets that may be accepted before the node is ready; more wait in the kernel's backlog.
@@ -153,12 +158,21 @@ impl Shard {
         if !self.setup.is_keeper() {
             return self.life.enter(LifeStage::Serving);
         }
-        for (index, listener) in self.setup.listeners.iter().enumerate() {
-            let token = Token::from_bits(index as u64);
-            let backlog = self.setup.config.simple.socket_listen_backlog_size;
-            let address = listener.address;
-            io.effects.socket(SocketEffect::Listen { token, address, backlog });
+        self.life.keeper().listens_since = io.now.mono;
+        for index in 0..self.setup.listeners.len() {
+            self.listen(io, index);
         }
+    }
+
+    /// As keeper: opens a listener.
+    pub(crate) fn listen(&self, io: &mut Io<'_>, index: usize) {
+        if self.is_stopping() {
+            return;
+        }
+        let token = Token::from_bits(index as u64);
+        let backlog = self.setup.config.simple.socket_listen_backlog_size;
+        let address = self.setup.listeners[index].address;
+        io.effects.socket(SocketEffect::Listen { token, address, backlog });
     }
 
     fn set_timers(&mut self, io: &Io<'_>) {
@@ -184,8 +198,14 @@ impl Shard {
     ) {
         let index = token.to_bits() as usize;
         let listener = &self.setup.listeners[index];
+        let tries_until = self.life.keeper().listens_since + ADDRESS_IN_USE_MAX;
         let address = match result {
             Ok(address) => address,
+            Err(error) if error.kind == IoErrorKind::AddressInUse && io.now.mono < tries_until => {
+                tracing::debug!(listener = %listener.name, "the address is in use; trying again");
+                self.timers.set(io.now.mono + ADDRESS_RETRY, Timer::Listen(index));
+                return;
+            }
             Err(error) => {
                 let sentence = format!(
                     "Socket server failed to bind to {}: {}. Stop what listens there, or choose \

@@ -355,6 +355,7 @@ impl Shard {
                 Timer::Retention => self.look_for_retention(io),
                 Timer::Cleaning => self.look_for_cleaning(io),
                 Timer::Producers => self.expire_producers(io),
+                Timer::Listen(index) => self.listen(io, index),
                 Timer::Idle => self.close_idle(io),
                 Timer::Favourite(socket) => self.check_favourite(io, socket),
             }

@@ -57,6 +57,8 @@ pub(crate) enum Timer {
     Cleaning,
     /// Producers may have written nothing for too long.
     Producers,
+    /// The address of a listener, by its index, may be free now.
+    Listen(usize),
     /// Connections may have been idle for too long.
     Idle,
     /// The connection that is read while memory is short may have sent nothing.

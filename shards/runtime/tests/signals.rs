@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     if let Some(role) = std::env::args().nth(1).filter(|argument| argument.starts_with("node-")) {
         return node(&role);
     }
-    for signal in ["TERM", "INT"] {
+    for signal in ["TERM", "INT", "HUP"] {
         signal_ends_a_node_in_order(signal);
     }
     a_failure_is_an_error_of_run();

@@ -44,15 +44,18 @@ impl Front {
 impl Machine for Front {
     type Message = Message;
 
-    fn step(&mut self, _now: Now, event: Event<Message>, effects: &mut Effects<Message>) {
+    fn step(&mut self, now: Now, event: Event<Message>, effects: &mut Effects<Message>) {
         match event {
-            Event::Started => effects.socket(SocketEffect::Listen {
+            Event::Started | Event::WakeUp => effects.socket(SocketEffect::Listen {
                 token: LISTEN,
                 address: World::<Message>::address(0, PORT),
                 backlog: 8,
             }),
-            Event::Listening { result, .. } => {
-                result.expect("the port is free");
+            Event::Listening { result: Ok(_), .. } => {}
+            Event::Listening { result: Err(error), .. } => {
+                // A process that crashed a moment ago still has it.
+                assert_eq!(error.kind, api::IoErrorKind::AddressInUse);
+                effects.push(Effect::WakeAt(now.mono + base::Duration::from_millis(10)));
             }
             Event::Accepted { socket, .. } => {
                 effects.socket(SocketEffect::HandOver { socket, to: ShardId(0), listener: 0 })
