@@ -20,6 +20,8 @@ pub(crate) enum Command {
     Start(StartOptions),
     /// Formats the data directories of a node, as kafka-storage format does.
     Format(FormatOptions),
+    /// Prints an id for a new cluster, as kafka-storage random-uuid does.
+    RandomUuid,
 }
 
 #[derive(Debug, Args)]

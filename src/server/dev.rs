@@ -11,16 +11,12 @@ use crate::{directories, output, start};
 
 /// What a node on its own needs that differs from Kafka's defaults: one replica of everything, and
 /// groups that do not wait for more members.
-const SETTINGS: [(&str, &str); 10] = [
+const SETTINGS: [(&str, &str); 6] = [
     ("process.roles", "broker,controller"),
     ("node.id", "1"),
     ("controller.listener.names", "CONTROLLER"),
     ("listener.security.protocol.map", "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"),
     ("offsets.topic.replication.factor", "1"),
-    ("transaction.state.log.replication.factor", "1"),
-    ("transaction.state.log.min.isr", "1"),
-    ("share.coordinator.state.topic.replication.factor", "1"),
-    ("share.coordinator.state.topic.min.isr", "1"),
     ("group.initial.rebalance.delay.ms", "0"),
 ];
 
@@ -38,7 +34,10 @@ pub(crate) fn run(options: &DevOptions) -> Result<(), String> {
 }
 
 fn configuration(options: &DevOptions) -> Result<BrokerConfig, String> {
-    let controller = options.port.checked_add(1).ok_or("--port: 65535 leaves no next port")?;
+    let controller = match options.port {
+        0 => 0,
+        port => port.checked_add(1).ok_or("--port: 65535 leaves no next port")?,
+    };
     let (port, data) = (options.port, options.data.display());
     let mut pairs: Pairs =
         SETTINGS.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
@@ -75,8 +74,12 @@ fn greet(options: &DevOptions, formatted: bool, cluster_id: &str) {
     let (port, data) = (options.port, shown(&options.data));
     let did = if formatted { "Continuing with" } else { "Formatted" };
     output::say(&format!("{did} {data} (cluster {cluster_id})."));
-    output::say(&format!("One node serves clients on 127.0.0.1:{port}. Stop it with Ctrl-C."));
-    output::say("Try, in another terminal:");
+    if port == 0 {
+        output::say("One node starts on a port that is free, see \"listening\". Ctrl-C stops it.");
+        return;
+    }
+    output::say(&format!("One node starts, for clients on 127.0.0.1:{port}. Ctrl-C stops it."));
+    output::say("Try, in another terminal, once it says \"the broker is running\":");
     let server = format!("--bootstrap-server 127.0.0.1:{port}");
     output::say(&format!("  cargo xtask kafka topics {server} --create --topic orders"));
     output::say(&format!("  cargo xtask kafka console-producer {server} --topic orders"));

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use base::Random;
+use base::{Random, Uuid};
 use config::BrokerConfig;
 use node::format::{self, Controllers, FormatFile, FormatRequest};
 
@@ -39,6 +39,12 @@ pub(crate) fn run(options: &FormatOptions) -> Result<(), String> {
     for line in apply(&config, wanted)? {
         output::say(&line);
     }
+    Ok(())
+}
+
+/// `corelane random-uuid`.
+pub(crate) fn random_uuid() -> Result<(), String> {
+    output::say(&Uuid::random(&mut Random::new(start::seed()?)).to_string());
     Ok(())
 }
 

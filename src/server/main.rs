@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         cli::Command::Dev(options) => dev::run(&options),
         cli::Command::Start(options) => start::run(&options),
         cli::Command::Format(options) => format::run(&options),
+        cli::Command::RandomUuid => format::random_uuid(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
