@@ -172,6 +172,9 @@ fn settings(dice: &mut Random) -> Vec<(&'static str, String)> {
     vec![
         ("log.retention.check.interval.ms", (10 + dice.below(300)).to_string()),
         ("log.flush.offset.checkpoint.interval.ms", (10 + dice.below(1_000)).to_string()),
+        ("metadata.log.max.record.bytes.between.snapshots", (1 + dice.below(10_000)).to_string()),
+        ("metadata.max.retention.bytes", (1 + dice.below(40_000)).to_string()),
+        ("internal.metadata.log.segment.bytes", (8_000 + dice.below(20_000)).to_string()),
         ("group.initial.rebalance.delay.ms", dice.below(50).to_string()),
         ("group.min.session.timeout.ms", "50".to_owned()),
         ("offsets.topic.num.partitions", (1 + dice.below(4)).to_string()),

@@ -35,6 +35,7 @@ pub use protocol::{MetadataRecord as Record, VersionedRecord};
 pub use replay::ReplayError;
 pub use security::{Acl, DelegationToken, QuotaEntity, Quotas, ScramCredential, ScramUser};
 pub use shared_map::{Change, SharedMap};
+pub use snapshot::ImageRecords;
 pub use timeline::{Batch, ReplayFailure, Timeline};
 pub use topic::{
     DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, LEADER_UNCHANGED, LeaderRecovery,

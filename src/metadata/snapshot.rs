@@ -1,35 +1,107 @@
 //! The records that make an image anew: what a snapshot holds.
 
+use std::sync::Arc;
+
+use base::TopicId;
 use protocol::client_quota_record::EntityData;
 use protocol::{
     AccessControlEntryRecord, ClientQuotaRecord, ConfigRecord, DelegationTokenRecord,
     FeatureLevelRecord, ProducerIdsRecord, TopicRecord, UserScramCredentialRecord,
 };
 
-use crate::{Image, METADATA_VERSION, Record, VersionedRecord};
+use crate::{
+    Configs, Image, METADATA_VERSION, Record, Resource, SharedMap, Topic, VersionedRecord,
+};
+
+/// About how many records one portion has: what is encoded within one turn of a core.
+const PORTION: usize = 1_000;
+
+/// The records whose replay onto an empty image gives this one, provenance aside, in the order of
+/// Kafka's snapshots (`MetadataImage.write`); in portions, so that whoever writes those of many
+/// partitions can do other things in between.
+///
+/// A portion has about 1,000 records; a topic's stay together, and so do those of each kind that
+/// is not a topic or a configuration.
+#[derive(Clone, Debug)]
+pub struct ImageRecords {
+    image: Arc<Image>,
+    next: Section,
+}
+
+/// Where in the order the next portion begins; topics and configurations behind the last one that
+/// was written.
+#[derive(Clone, Debug)]
+enum Section {
+    Features,
+    Cluster,
+    Topics(Option<TopicId>),
+    Configs(Option<Resource>),
+    Others,
+    Done,
+}
+
+impl ImageRecords {
+    /// From the first record on.
+    pub fn new(image: Arc<Image>) -> Self {
+        Self { image, next: Section::Features }
+    }
+}
+
+impl Iterator for ImageRecords {
+    type Item = Vec<VersionedRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let mut records = Vec::new();
+        let image = &self.image;
+        while records.len() < PORTION {
+            self.next = match &self.next {
+                Section::Features => {
+                    image.write_features(&mut records);
+                    Section::Cluster
+                }
+                Section::Cluster => {
+                    image.write_cluster(&mut records);
+                    Section::Topics(None)
+                }
+                Section::Topics(last) => match after(&image.topics, last.as_ref()) {
+                    Some((id, topic)) => {
+                        image.write_topic(topic, &mut records);
+                        Section::Topics(Some(*id))
+                    }
+                    None => Section::Configs(None),
+                },
+                Section::Configs(last) => match after(&image.configs, last.as_ref()) {
+                    Some((resource, configs)) => {
+                        write_configs(resource, configs, &mut records);
+                        Section::Configs(Some(resource.clone()))
+                    }
+                    None => Section::Others,
+                },
+                Section::Others => {
+                    image.write_quotas(&mut records);
+                    image.write_producer_ids(&mut records);
+                    image.write_security(&mut records);
+                    Section::Done
+                }
+                Section::Done => break,
+            };
+        }
+        (!records.is_empty()).then_some(records)
+    }
+}
+
+/// The entry behind that of `last`, or the first one.
+fn after<'a, K: Ord + Clone, V: Clone>(
+    map: &'a SharedMap<K, V>,
+    last: Option<&K>,
+) -> Option<(&'a K, &'a V)> {
+    match last {
+        None => map.iter().next(),
+        Some(last) => map.range_from(last).find(|(key, _)| *key != last),
+    }
+}
 
 impl Image {
-    /// Records whose replay onto an empty image gives this one, provenance aside, in the order
-    /// of Kafka's snapshots (`MetadataImage.write`).
-    pub fn to_records(&self) -> Vec<VersionedRecord> {
-        let mut records = Vec::new();
-        self.write_features(&mut records);
-        self.write_cluster(&mut records);
-        self.write_topics(&mut records);
-        self.write_configs(&mut records);
-        self.write_quotas(&mut records);
-        if self.next_producer_id.0 > 0 {
-            records.push(v0(ProducerIdsRecord {
-                broker_id: -1,
-                broker_epoch: -1,
-                next_producer_id: self.next_producer_id.0,
-                ..ProducerIdsRecord::default()
-            }));
-        }
-        self.write_security(&mut records);
-        records
-    }
-
     fn write_features(&self, records: &mut Vec<VersionedRecord>) {
         // The metadata.version stands first: it says how the rest is to be read.
         let (mut features, others): (Vec<_>, Vec<_>) =
@@ -54,32 +126,27 @@ impl Image {
         }
     }
 
-    fn write_topics(&self, records: &mut Vec<VersionedRecord>) {
+    fn write_topic(&self, topic: &Topic, records: &mut Vec<VersionedRecord>) {
         let version = self.metadata_version().partition_record();
-        for topic in self.topics.values() {
-            records.push(v0(TopicRecord {
-                name: (&*topic.name).into(),
-                topic_id: topic.id,
-                ..TopicRecord::default()
-            }));
-            for (index, partition) in topic.partitions.iter() {
-                let record = partition.to_record(topic.id, *index);
-                records.push(versioned(record, version));
-            }
+        records.push(v0(TopicRecord {
+            name: (&*topic.name).into(),
+            topic_id: topic.id,
+            ..TopicRecord::default()
+        }));
+        for (index, partition) in topic.partitions.iter() {
+            let record = partition.to_record(topic.id, *index);
+            records.push(versioned(record, version));
         }
     }
 
-    fn write_configs(&self, records: &mut Vec<VersionedRecord>) {
-        for (resource, configs) in self.configs.iter() {
-            for (name, value) in configs.iter() {
-                records.push(v0(ConfigRecord {
-                    resource_type: resource.resource_type.code(),
-                    resource_name: (&*resource.name).into(),
-                    name: (&**name).into(),
-                    value: Some((&**value).into()),
-                    ..ConfigRecord::default()
-                }));
-            }
+    fn write_producer_ids(&self, records: &mut Vec<VersionedRecord>) {
+        if self.next_producer_id.0 > 0 {
+            records.push(v0(ProducerIdsRecord {
+                broker_id: -1,
+                broker_epoch: -1,
+                next_producer_id: self.next_producer_id.0,
+                ..ProducerIdsRecord::default()
+            }));
         }
     }
 
@@ -140,6 +207,18 @@ impl Image {
                 ..DelegationTokenRecord::default()
             }));
         }
+    }
+}
+
+fn write_configs(resource: &Resource, configs: &Configs, records: &mut Vec<VersionedRecord>) {
+    for (name, value) in configs.iter() {
+        records.push(v0(ConfigRecord {
+            resource_type: resource.resource_type.code(),
+            resource_name: (&*resource.name).into(),
+            name: (&**name).into(),
+            value: Some((&**value).into()),
+            ..ConfigRecord::default()
+        }));
     }
 }
 

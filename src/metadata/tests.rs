@@ -1,5 +1,7 @@
 //! The image against a log: replay, snapshots, versions.
 
+use std::sync::Arc;
+
 use base::{NodeId, Offset, PartitionIndex, TopicId, Uuid};
 use proptest::prelude::*;
 use protocol::register_broker_record::{BrokerEndpoint, BrokerFeature};
@@ -166,9 +168,8 @@ proptest! {
                 prop_assert_eq!(&image, &before, "a record that does not fit changes nothing");
             }
         }
-        let snapshot: Vec<VersionedRecord> = image
-            .to_records()
-            .iter()
+        let snapshot: Vec<VersionedRecord> = ImageRecords::new(Arc::new(image.clone()))
+            .flatten()
             .map(|record| record.encode().expect("can be written"))
             .map(|value| VersionedRecord::decode(&value).expect("can be read"))
             .collect();

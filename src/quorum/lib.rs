@@ -17,6 +17,8 @@ mod machine;
 mod owners;
 mod requests;
 mod shard;
+mod snapshots;
+mod snapshotting;
 mod store;
 
 #[cfg(test)]

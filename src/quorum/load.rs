@@ -80,10 +80,7 @@ impl Quorum {
         files: &[(String, u64)],
         effects: &mut Effects<Message>,
     ) -> Result<(), Refusal> {
-        let snapshots = files
-            .iter()
-            .filter_map(|(name, length)| SnapshotId::of_file_name(name).map(|id| (id, *length)));
-        let Some((id, length)) = snapshots.max_by_key(|(id, _)| *id) else {
+        let Some((id, length)) = self.found_snapshots(files, effects) else {
             return Err(format!(
                 "{} holds no snapshot: format the directory before the node is started",
                 self.store.folder().display()
@@ -102,16 +99,14 @@ impl Quorum {
 
     fn take_snapshot(&mut self, loading: &mut Loading, bytes: Bytes) -> Result<(), Refusal> {
         let id = loading.snapshot_id.expect("it was asked for");
-        let refuse = |error: &dyn std::fmt::Display| {
-            format!(
-                "{} cannot be read: {error}",
-                self.store.folder().join(id.file_name()).display()
-            )
-        };
+        let path = self.store.folder().join(id.file_name());
+        let refuse =
+            |error: &dyn std::fmt::Display| format!("{} cannot be read: {error}", path.display());
         let snapshot = Snapshot::of_bytes(bytes).map_err(|error| refuse(&error))?;
         let decode = |value: &Bytes| VersionedRecord::decode(value);
         let records: Result<Vec<_>, _> = snapshot.values.iter().map(decode).collect();
         let records = records.map_err(|error| refuse(&error))?;
+        self.snapshot_is_of(id, Some(snapshot.last_contained_ms));
         self.raft.on_snapshot(snapshot.kraft_version, snapshot.voters.clone());
         if id == SnapshotId::BOOTSTRAP {
             // These are written to the log, if it is empty; then the log has them.
@@ -170,6 +165,7 @@ impl Quorum {
             if header.next_offset() <= next {
                 continue;
             }
+            self.store.count(&batch);
             loading.last_epoch = loading.last_epoch.max(header.leader_epoch);
             if header.is_control() {
                 let records = control_records(&batch).map_err(|error| refuse(next, &error))?;
@@ -234,7 +230,7 @@ impl Quorum {
     }
 
     /// Writes what an active controller writes first.
-    pub(crate) fn activate(&mut self, now: Now) {
+    pub(crate) fn activate(&mut self, now: Now, effects: &mut Effects<Message>) {
         let image = self.timeline.applied();
         let min_isr = self.params.config.settings().get("min.insync.replicas");
         let bootstrap = std::mem::take(&mut self.life.bootstrap);
@@ -255,6 +251,7 @@ impl Quorum {
         self.say_own_endpoints(now);
         self.stage = Stage::Leading { activated };
         self.start_no_ops(now);
+        self.start_snapshots(now, effects);
     }
 
     fn say_own_endpoints(&mut self, now: Now) {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use intercom::{Message, Published, QuorumReply, QuorumRequest, Reply, Request};
 use metadata::{Batch, TopicChange, VersionedRecord};
 use raft::Output;
+use raft::snapshot::Snapshot;
 
 use crate::shard::{Pending, Quorum, Stage, Waiting};
 use crate::store::StoreEvent;
@@ -83,7 +84,7 @@ impl Quorum {
                     self.timeline.skip_to(batch.header().next_offset());
                     self.store.append(now, &batch);
                 }
-                Output::Leading(_) => self.activate(now),
+                Output::Leading(_) => self.activate(now, effects),
                 Output::HighWatermark(offset) => self.commit(offset, effects),
             }
         }
@@ -168,6 +169,10 @@ impl Quorum {
     fn take_store_event(&mut self, now: Now, event: StoreEvent, effects: &mut Effects<Message>) {
         match event {
             StoreEvent::Failed(sentence) => self.fail(sentence, effects),
+            StoreEvent::SnapshotHeadRead(id, head) => {
+                self.snapshot_is_of(id, Snapshot::last_contained_ms_of(head));
+            }
+            StoreEvent::Snapshots(step, result) => self.snapshot_on(now, step, result, effects),
             StoreEvent::ElectionWritten => {
                 let written = self.life.election_written.take().expect("it was handed out");
                 let mut outputs = Vec::new();
@@ -299,6 +304,7 @@ impl Machine for Quorum {
         if matches!(self.stage, Stage::Over) {
             return;
         }
+        self.snapshot_when_due(now, effects);
         self.store.end_of_turn(now, effects);
         self.take_store_events(now, effects);
         let timers = [self.no_op_at, self.life.next_timer()];

@@ -13,6 +13,7 @@ use raft::snapshot::{Snapshot, SnapshotId};
 use raft::{ElectionState, ElectionWritten, Raft, ReplicaKey, Voter, VoterEndpoint, VoterSet};
 
 use crate::owners::Owners;
+use crate::snapshots::Snapshots;
 use crate::store::Store;
 
 /// How long the shard stays for a broker that was registered and is to stop.
@@ -79,6 +80,7 @@ pub struct Quorum {
     pub(crate) params: QuorumParams,
     pub(crate) controller: controller::Params,
     pub(crate) store: Store,
+    pub(crate) snapshots: Snapshots,
     pub(crate) raft: Raft,
     pub(crate) timeline: Timeline,
     pub(crate) random: Random,
@@ -112,6 +114,7 @@ impl Quorum {
         Self {
             controller,
             store: Store::new(folder, log_config(config)),
+            snapshots: Snapshots::new(&config.simple),
             raft: Raft::new(replica, voters),
             timeline: Timeline::default(),
             stage: Stage::Loading(Box::default()),
@@ -222,7 +225,8 @@ fn log_config(config: &BrokerConfig) -> LogConfig {
         _ => None,
     };
     let defaults = LogConfig::default();
-    let segment_bytes = integer("metadata.log.segment.bytes");
+    let segment_bytes = integer("internal.metadata.log.segment.bytes")
+        .or_else(|| integer("metadata.log.segment.bytes"));
     LogConfig {
         segment_bytes: segment_bytes
             .and_then(|bytes| u32::try_from(bytes).ok())

@@ -11,12 +11,17 @@ use commitlog::{
     ReadRequest,
 };
 use intercom::Message;
+use raft::snapshot::SnapshotId;
 use records::Batch;
+
+use crate::snapshots::SnapshotStep;
 
 /// The most effects that are under way at once: those of the log and a few of the quorum's own.
 const STEPS_MAX: usize = 1 << 16;
 /// How much of the log is read at once when it is loaded.
 const LOAD_BYTES_MAX: u32 = 4 << 20;
+/// How much of a snapshot is read to see its first batch, which names the voters.
+const SNAPSHOT_HEAD_BYTES: u32 = 64 << 10;
 /// How long what did not fit the disk waits before it is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// `quorum-state`, in the folder of the log.
@@ -32,6 +37,10 @@ enum Step {
     Election,
     /// The content of a snapshot.
     Snapshot,
+    /// The beginning of an older one.
+    SnapshotHead(SnapshotId),
+    /// A snapshot is written or removed.
+    Snapshots(SnapshotStep),
     /// A stage of the replacement of `quorum-state`.
     Replacing(Replacing),
     /// A part of the log that is being loaded.
@@ -57,6 +66,10 @@ pub(crate) enum StoreEvent {
     ElectionRead(Bytes),
     /// A snapshot was read.
     SnapshotRead(Bytes),
+    /// The beginning of an older one was read, and is empty if it could not be.
+    SnapshotHeadRead(SnapshotId, Bytes),
+    /// A step of writing or removing a snapshot is done, or has failed.
+    Snapshots(SnapshotStep, IoResult<()>),
     /// `quorum-state` is replaced and durable.
     ElectionWritten,
     /// The log can be read and appended to.
@@ -85,6 +98,8 @@ pub(crate) struct Store {
     load: Option<Load>,
     /// Whether something was appended that no sync was asked for.
     unsynced: bool,
+    /// The bytes of what was loaded and appended so far.
+    appended_bytes: u64,
     /// What was appended and is not in the file yet, in order.
     unwritten: VecDeque<Batch>,
     /// The disk was full: when what is unwritten is given to the log again.
@@ -112,6 +127,7 @@ impl Store {
             events: Vec::new(),
             load: None,
             unsynced: false,
+            appended_bytes: 0,
             unwritten: VecDeque::new(),
             again_at: None,
         }
@@ -147,6 +163,27 @@ impl Store {
     ) {
         let file = FileRef::new(self.folder.join(name));
         self.read_whole(Step::Snapshot, file, length, effects);
+    }
+
+    /// Reads what says when the last record of a snapshot was written.
+    pub(crate) fn read_snapshot_head(&mut self, id: SnapshotId, effects: &mut Effects<Message>) {
+        let file = FileRef::new(self.folder.join(id.file_name()));
+        self.ask(effects, Step::SnapshotHead(id), |token| FileEffect::Read {
+            token,
+            file,
+            position: 0,
+            length: SNAPSHOT_HEAD_BYTES,
+        });
+    }
+
+    /// Does something with the file of a snapshot.
+    pub(crate) fn snapshot_effect(
+        &mut self,
+        effect: FileEffect<SnapshotStep>,
+        effects: &mut Effects<Message>,
+    ) {
+        let steps = &mut self.steps;
+        effects.file(effect.map(|step| new_token(steps, Step::Snapshots(step))));
     }
 
     fn read_whole(
@@ -315,6 +352,7 @@ impl Store {
     /// Appends a batch, which is made durable at the end of the turn; while the disk is full, as
     /// soon as there is space.
     pub(crate) fn append(&mut self, now: Now, batch: &Batch) {
+        self.count(batch);
         self.unwritten.push_back(batch.clone());
         if self.again_at.is_none() {
             self.give(now, batch);
@@ -346,6 +384,29 @@ impl Store {
                 self.give(now, &batch);
             }
         }
+    }
+
+    /// A batch was loaded or appended.
+    pub(crate) fn count(&mut self, batch: &Batch) {
+        self.appended_bytes += batch.bytes().len() as u64;
+    }
+
+    /// The bytes of what was loaded and appended so far.
+    pub(crate) fn appended_bytes(&self) -> u64 {
+        self.appended_bytes
+    }
+
+    /// The length of the log's files.
+    pub(crate) fn log_bytes(&self) -> u64 {
+        self.log.as_ref().map_or(0, Log::size_bytes)
+    }
+
+    /// Deletes what lies below `start`, as far as whole segments do.
+    pub(crate) fn begin_log_at(&mut self, now: Now, start: Offset, effects: &mut Effects<Message>) {
+        let log = self.log.as_mut().expect("the log is open");
+        log.delete_records(now, start, &mut self.effects)
+            .expect("a snapshot holds what is committed, and that is in the log");
+        self.pass_effects(effects);
     }
 
     /// Whether the disk was full when something was last written: nothing is committed until there
@@ -435,6 +496,13 @@ impl Store {
                 if let Some(bytes) = self.good(outcome.read()) {
                     self.events.push(StoreEvent::SnapshotRead(bytes));
                 }
+            }
+            Step::SnapshotHead(id) => {
+                let head = outcome.read().unwrap_or_default();
+                self.events.push(StoreEvent::SnapshotHeadRead(id, head));
+            }
+            Step::Snapshots(step) => {
+                self.events.push(StoreEvent::Snapshots(step, outcome.done()));
             }
             Step::Replacing(done) => {
                 if self.good(outcome.done()).is_some() {

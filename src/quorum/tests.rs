@@ -123,6 +123,10 @@ fn request(config: &BrokerConfig, controllers: Controllers) -> FormatRequest<'_>
 impl Cluster {
     /// A node whose disk was formatted.
     fn new(seed: u64, faults: FaultPlan) -> Self {
+        Self::with(seed, faults, dynamic())
+    }
+
+    fn with(seed: u64, faults: FaultPlan, config: BrokerConfig) -> Self {
         let mut world = World::new(WorldOptions {
             seed,
             faults,
@@ -131,7 +135,7 @@ impl Cluster {
             trace_lines: 0,
         });
         let node = world.add_node();
-        let config = Arc::new(dynamic());
+        let config = Arc::new(config);
         let request = request(&config, Controllers::Standalone);
         let plan = format::plan(&request, &mut Random::new(seed)).expect("can be formatted");
         let mut directory_id = None;
@@ -410,6 +414,97 @@ fn what_was_answered_survives_crashes() {
             }
         }
     }
+}
+
+/// The names of the files of the metadata log that end so.
+fn files(cluster: &mut Cluster, end: &str) -> Vec<String> {
+    let all = cluster.world.disk(cluster.node).files();
+    let here = all.iter().filter_map(|path| path.strip_prefix("/data/__cluster_metadata-0").ok());
+    let names = here.map(|path| path.display().to_string());
+    names.filter(|name| name.ends_with(end)).collect()
+}
+
+/// Snapshots take the place of the log's beginning, whatever breaks off their writing; all that
+/// was answered is there after any crash, in a snapshot or in the log.
+#[test]
+fn snapshots_take_the_place_of_the_logs_beginning() {
+    for seed in 0..20 {
+        let mut random = Random::new(seed);
+        let config = config(&[
+            ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+            ("metadata.log.max.record.bytes.between.snapshots", "1000"),
+            ("metadata.max.retention.bytes", "6000"),
+            ("internal.metadata.log.segment.bytes", "2000"),
+        ]);
+        let mut cluster = Cluster::with(seed, FaultPlan::rough(&mut random), config);
+        let mut created: Vec<String> = Vec::new();
+        for round in 0..8 {
+            let names: Vec<String> = (0..6).map(|number| format!("t{round}-{number}")).collect();
+            let mut script = vec![ready()];
+            script.extend(names.iter().map(|name| create(name, 2)));
+            let heard = cluster.start(script);
+            if round == 7 {
+                cluster.run_until(&heard, 7);
+                cluster.run_for(Duration::from_secs(5));
+                cluster.stop();
+            } else {
+                let crash = if random.chance(50) { Crash::Process } else { Crash::Machine };
+                let effects = 20 + random.below(200);
+                cluster.world.crash_after_effects(cluster.node, effects, crash);
+                let deadline = cluster.world.now() + Duration::from_secs(60);
+                match cluster.world.next_event(deadline) {
+                    Some(WorldEvent::Exited(_, Exit::Crashed(_))) => {}
+                    other => panic!("seed {seed}, round {round}: {other:?}"),
+                }
+            }
+            let heard = heard.borrow();
+            if let Some(last) = heard.published.last() {
+                for name in &created {
+                    let topic = last.image.topic_by_name(name);
+                    assert!(
+                        topic.is_some_and(|topic| topic.partitions.len() == 2),
+                        "seed {seed}: {name} was acknowledged and is lost"
+                    );
+                }
+            }
+            for (reply, name) in heard.replies.iter().skip(1).zip(&names) {
+                assert_eq!(code(reply), ErrorCode::NONE);
+                created.push(name.clone());
+            }
+        }
+        let snapshots = files(&mut cluster, ".checkpoint");
+        let oldest = snapshots.first().expect("one stays");
+        assert!(!oldest.starts_with("00000000000000000000"), "seed {seed}: {snapshots:?}");
+        assert!(snapshots.len() < 8, "seed {seed}: {snapshots:?}");
+        let first = files(&mut cluster, ".log").remove(0);
+        assert_ne!(first, "00000000000000000000.log", "seed {seed}");
+        assert!(first[..20] <= oldest[..20], "seed {seed}: {first} begins behind {oldest}");
+        assert_eq!(files(&mut cluster, ".part"), Vec::<String>::new(), "seed {seed}");
+    }
+}
+
+/// Time alone makes one, and a snapshot that cannot be written is no harm.
+#[test]
+fn a_snapshot_is_made_when_the_last_is_old() {
+    let config = config(&[
+        ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+        ("metadata.log.max.snapshot.interval.ms", "60000"),
+        ("metadata.max.retention.ms", "150000"),
+    ]);
+    let mut cluster = Cluster::with(1, FaultPlan::calm(), config);
+    // The snapshot of formatting is of a later time than that at which the world begins.
+    cluster.world.set_wall_clock(cluster.node, 10 * 365 * 24 * 3_600 * 1_000);
+    let heard = cluster.start(vec![ready(), create("orders", 1)]);
+    cluster.run_until(&heard, 2);
+    cluster.run_for(Duration::from_secs(55));
+    assert_eq!(files(&mut cluster, ".checkpoint").len(), 1, "that of formatting");
+    cluster.run_for(Duration::from_secs(10));
+    let snapshots = files(&mut cluster, ".checkpoint");
+    assert_eq!(snapshots.len(), 1, "the first is of long ago: {snapshots:?}");
+    assert!(!snapshots[0].starts_with("00000000000000000000"), "{snapshots:?}");
+    cluster.run_for(Duration::from_secs(3_600));
+    let snapshots = files(&mut cluster, ".checkpoint");
+    assert_eq!(snapshots.len(), 3, "what is older than 150 s goes: {snapshots:?}");
 }
 
 /// On a full disk nothing is decided and nothing given up; with space all of it goes on.

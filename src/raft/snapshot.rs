@@ -7,8 +7,6 @@ use records::{Batch, BatchBuilder, BatchError, Batches, Compression, NewRecord};
 use crate::control::{self, ControlError, ControlRecord, control_records};
 use crate::voters::VoterSet;
 
-/// The end of a snapshot's file name.
-const SUFFIX: &str = ".checkpoint";
 /// The most bytes that one batch of a snapshot has (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`).
 const BATCH_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -25,14 +23,17 @@ impl SnapshotId {
     /// The snapshot that formatting writes: it holds the records to begin with.
     pub const BOOTSTRAP: SnapshotId = SnapshotId { end_offset: Offset(0), epoch: LeaderEpoch(0) };
 
+    /// The end of a snapshot's file name.
+    pub const SUFFIX: &str = ".checkpoint";
+
     /// Its file name.
     pub fn file_name(self) -> String {
-        format!("{:020}-{:010}{SUFFIX}", self.end_offset.0, self.epoch.0)
+        format!("{:020}-{:010}{}", self.end_offset.0, self.epoch.0, Self::SUFFIX)
     }
 
     /// The snapshot of a file name, if it is one.
     pub fn of_file_name(name: &str) -> Option<Self> {
-        let (offset, epoch) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+        let (offset, epoch) = name.strip_suffix(Self::SUFFIX)?.split_once('-')?;
         let digits =
             |text: &str, length| text.len() == length && text.bytes().all(|b| b.is_ascii_digit());
         if !digits(offset, 20) || !digits(epoch, 10) {
@@ -75,35 +76,92 @@ pub enum SnapshotError {
     NoFooter,
 }
 
+/// Writes the content of a snapshot's file piece by piece, so that nobody has to hold it whole.
+#[derive(Clone, Debug)]
+pub struct SnapshotWriter {
+    epoch: LeaderEpoch,
+    now_ms: i64,
+    /// The offset of the next record within the file.
+    next: Offset,
+}
+
+impl SnapshotWriter {
+    /// For a leader of `epoch` who writes at `now_ms`, in milliseconds since 1970.
+    pub fn new(epoch: LeaderEpoch, now_ms: i64) -> Self {
+        Self { epoch, now_ms, next: Offset(0) }
+    }
+
+    /// The first piece. `head` has what it says; its values come afterwards.
+    pub fn begin(&mut self, head: &Snapshot) -> Bytes {
+        let header = control::snapshot_header(
+            self.now_ms,
+            head.last_contained_ms,
+            self.epoch,
+            head.kraft_version,
+            head.voters.as_ref(),
+        );
+        self.push(&header)
+    }
+
+    /// The next piece: as many of `values` as one batch holds; says how many those are, which is
+    /// at least one.
+    ///
+    /// # Panics
+    /// If there is no value.
+    pub fn batch(&mut self, values: &[Bytes]) -> (Bytes, usize) {
+        let mut builder = BatchBuilder::new(self.next, Compression::None).leader_epoch(self.epoch);
+        let mut count = 0;
+        for value in values {
+            let record =
+                NewRecord { timestamp: self.now_ms, value: Some(value), ..NewRecord::default() };
+            let grown = builder.plain_bytes() + builder.record_bytes(&record);
+            if count > 0 && grown > BATCH_BYTES_MAX {
+                break;
+            }
+            builder.append(&record);
+            count += 1;
+        }
+        assert!(count > 0, "a batch has at least one record");
+        (self.push(&builder.build()), count)
+    }
+
+    /// The last piece.
+    pub fn end(&mut self) -> Bytes {
+        let footer = control::snapshot_footer(self.next, self.epoch, self.now_ms);
+        self.push(&footer)
+    }
+
+    fn push(&mut self, batch: &Batch) -> Bytes {
+        self.next = batch.header().next_offset();
+        batch.bytes().clone()
+    }
+}
+
 impl Snapshot {
     /// The content of the file, written at `now_ms` by a leader of `epoch`.
     pub fn to_bytes(&self, epoch: LeaderEpoch, now_ms: i64) -> Bytes {
-        let mut out = BytesMut::new();
-        let header = control::snapshot_header(
-            now_ms,
-            self.last_contained_ms,
-            epoch,
-            self.kraft_version,
-            self.voters.as_ref(),
-        );
-        let mut next = push(&mut out, &header);
-        let mut values = self.values.iter().peekable();
-        while values.peek().is_some() {
-            let mut builder = BatchBuilder::new(next, Compression::None).leader_epoch(epoch);
-            while let Some(value) = values.peek() {
-                let record =
-                    NewRecord { timestamp: now_ms, value: Some(value), ..NewRecord::default() };
-                let grown = builder.plain_bytes() + builder.record_bytes(&record);
-                if builder.record_count() > 0 && grown > BATCH_BYTES_MAX {
-                    break;
-                }
-                builder.append(&record);
-                values.next();
-            }
-            next = push(&mut out, &builder.build());
+        let mut writer = SnapshotWriter::new(epoch, now_ms);
+        let mut out = BytesMut::from(&*writer.begin(self));
+        let mut values = &*self.values;
+        while !values.is_empty() {
+            let (bytes, count) = writer.batch(values);
+            out.extend_from_slice(&bytes);
+            values = &values[count..];
         }
-        push(&mut out, &control::snapshot_footer(next, epoch, now_ms));
+        out.extend_from_slice(&writer.end());
         out.freeze()
+    }
+
+    /// When the last record that a snapshot contains was written, from the first bytes of its
+    /// file; nothing where they do not say.
+    pub fn last_contained_ms_of(head: Bytes) -> Option<i64> {
+        let first = Batches::new(head).next()?.ok()?;
+        first.check_crc().ok()?;
+        let records = first.header().is_control().then(|| control_records(&first))?.ok()?;
+        records.iter().find_map(|record| match record {
+            ControlRecord::SnapshotHeader(time) => Some(*time),
+            _ => None,
+        })
     }
 
     /// Reads the content of the file.
@@ -146,10 +204,4 @@ impl Snapshot {
             (true, true) => Ok(snapshot),
         }
     }
-}
-
-/// Appends a batch and returns the offset behind it.
-fn push(out: &mut BytesMut, batch: &Batch) -> Offset {
-    out.extend_from_slice(batch.bytes());
-    batch.header().next_offset()
 }

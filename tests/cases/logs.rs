@@ -1,6 +1,7 @@
 //! What is in the logs: offsets, deletion, sizes, and the files themselves.
 
 use std::fs;
+use std::path::PathBuf;
 
 use blackbox::Broker;
 
@@ -134,4 +135,44 @@ fn files_of_metadata_and_groups_are_read_by_dump_log() {
         .says("key: {\"type\":\"2\",\"data\":{\"group\":\"dumped-group\"}}")
         .says("\"data\":{\"group\":\"dumped-group\",\"topic\":\"dumped\",\"partition\":0}}")
         .says("{\"version\":\"4\",\"data\":{\"offset\":1,\"leaderEpoch\":0");
+}
+
+/// The snapshots of the metadata that the broker has written so far, in their order.
+fn snapshots(broker: &Broker) -> Vec<PathBuf> {
+    let folder = fs::read_dir(broker.data().join("__cluster_metadata-0")).expect("it is there");
+    let paths = folder.map(|entry| entry.expect("an entry of a folder").path());
+    let first = "00000000000000000000-0000000000.checkpoint";
+    let is_one = |path: &PathBuf| {
+        path.extension().is_some_and(|it| it == "checkpoint") && !path.ends_with(first)
+    };
+    let mut paths: Vec<PathBuf> = paths.filter(is_one).collect();
+    paths.sort();
+    paths
+}
+
+#[test]
+fn the_metadata_are_put_into_snapshots() {
+    let mut broker = Broker::start(&[("metadata.log.max.record.bytes.between.snapshots", "1000")]);
+    broker.kafka("topics --create --topic snapped --config retention.ms=5000").ok();
+    // The second one from here on was begun when the topic was there.
+    let before = snapshots(&broker).len();
+    for number in 0.. {
+        if snapshots(&broker).len() >= before + 2 {
+            break;
+        }
+        broker.kafka(&format!("topics --create --topic more-{number} --partitions 20")).ok();
+    }
+    let newest = snapshots(&broker).pop().expect("there are two");
+    broker.stop();
+    broker
+        .kafka(&format!("dump-log --cluster-metadata-decoder --files {}", newest.display()))
+        .ok()
+        .says("SnapshotHeader")
+        .says("{\"name\":\"metadata.version\",\"featureLevel\":33}")
+        .says("\"type\":\"TOPIC_RECORD\",\"version\":0,\"data\":{\"name\":\"snapped\"")
+        .says("\"resourceName\":\"snapped\",\"name\":\"retention.ms\",\"value\":\"5000\"")
+        .says("SnapshotFooter");
+    broker.start_again();
+    broker.kafka("topics --describe --topic snapped").ok().says("retention.ms=5000");
+    broker.kafka("topics --describe --topic more-0").ok().says("PartitionCount: 20");
 }
