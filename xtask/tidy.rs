@@ -6,6 +6,7 @@
 mod crates;
 mod edges;
 mod modules;
+mod settings;
 mod sizes;
 mod words;
 
@@ -63,6 +64,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     crates.check(tree, &mut findings);
     edges::check(tree, &crates, &mut findings);
     modules::check(tree, &crates, &mut findings);
+    settings::check(tree, &mut findings);
     sizes::check(tree, &mut findings);
     words::check(tree, &mut findings);
     findings.sort();

@@ -31,9 +31,6 @@ use crate::sessions::Sessions;
 use crate::setup::Setup;
 use crate::topics::OFFSETS_TOPIC;
 
-/// Fetch sessions of a whole node (`max.incremental.fetch.session.cache.slots`), of which each
-/// shard has its part.
-const FETCH_SESSIONS_OF_NODE_MAX: usize = 1_000;
 /// Questions under way at once, for each call that may be under way and each machine that it may
 /// ask: a call asks a machine one thing at a time, and as many may be left of calls that are gone.
 const ASKS_PER_CALL_AND_MACHINE_MAX: usize = 2;
@@ -260,7 +257,10 @@ impl Shard {
     pub fn new(setup: Setup, random: Random) -> Self {
         let machines = usize::from(setup.data_shards) + 1;
         let owner = Owner::new(&setup, group_config(&setup.config), random.fork("groups"));
-        let sessions_max = FETCH_SESSIONS_OF_NODE_MAX.div_ceil(usize::from(setup.data_shards));
+        // Those of the whole node, of which each shard has its part.
+        let slots = setup.config.simple.max_incremental_fetch_session_cache_slots;
+        let slots = usize::try_from(slots).unwrap_or(0);
+        let sessions_max = slots.div_ceil(usize::from(setup.data_shards));
         Self {
             mail: Mail::new(setup.shard, machines, setup.lane_slots),
             life: Life::new(&setup),

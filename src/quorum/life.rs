@@ -124,10 +124,7 @@ impl Quorum {
             max_supported_version: range.max,
             ..Feature::default()
         });
-        let rack = match self.params.config.settings().get("broker.rack") {
-            Some(config::Value::Text(rack)) => Some(rack.as_str().into()),
-            _ => None,
-        };
+        let rack = self.params.config.simple.broker_rack.as_deref().map(Into::into);
         BrokerRegistrationRequest {
             broker_id: self.node().0,
             cluster_id: self.controller.cluster_id.as_str().into(),

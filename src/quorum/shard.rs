@@ -220,18 +220,14 @@ fn static_voters(config: &BrokerConfig) -> VoterSet {
 /// The settings of the metadata log, which is never deleted by age or size: what a snapshot holds
 /// may go, and nothing else (`KafkaMetadataLog`).
 fn log_config(config: &BrokerConfig) -> LogConfig {
-    let integer = |key: &str| match config.settings().get(key) {
-        Some(config::Value::Integer(value)) => Some(*value),
-        _ => None,
+    let (simple, defaults) = (&config.simple, LogConfig::default());
+    let segment_bytes = match config.settings().get("internal.metadata.log.segment.bytes") {
+        Some(config::Value::Integer(bytes)) => u32::try_from(*bytes),
+        _ => u32::try_from(simple.metadata_log_segment_bytes),
     };
-    let defaults = LogConfig::default();
-    let segment_bytes = integer("internal.metadata.log.segment.bytes")
-        .or_else(|| integer("metadata.log.segment.bytes"));
     LogConfig {
-        segment_bytes: segment_bytes
-            .and_then(|bytes| u32::try_from(bytes).ok())
-            .unwrap_or(defaults.segment_bytes),
-        segment_ms: integer("metadata.log.segment.ms").unwrap_or(defaults.segment_ms),
+        segment_bytes: segment_bytes.unwrap_or(defaults.segment_bytes),
+        segment_ms: simple.metadata_log_segment_ms,
         retention_ms: None,
         retention_bytes: None,
         delete_by_retention: false,
