@@ -79,8 +79,8 @@ fn follow(batch: &Batch) {
     stamped.check_crc().expect("a stamp carries its checksum");
     assert_eq!(read(&stamped).expect("the same records").len(), records.len());
     for codec in [Codec::None, Codec::Lz4] {
-        let rebuilt = rebuild(batch, codec.into(), RECORD_BYTES_MAX, usize::MAX)
-            .expect("an accepted batch can be rebuilt");
+        let rebuilt =
+            rebuild(batch, codec.into(), usize::MAX).expect("an accepted batch can be rebuilt");
         let again = read(&rebuilt).expect("what we build can be read");
         assert_eq!(again, records, "rebuilding keeps the records");
         assert_eq!(rebuilt.header().producer_id, batch.header().producer_id);

@@ -17,6 +17,8 @@ pub const PRODUCE: i16 = 0;
 /// See [`PRODUCE`].
 pub const FETCH: i16 = 1;
 /// See [`PRODUCE`].
+pub const LIST_OFFSETS: i16 = 2;
+/// See [`PRODUCE`].
 pub const METADATA: i16 = 3;
 /// See [`PRODUCE`].
 pub const API_VERSIONS: i16 = 18;

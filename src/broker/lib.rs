@@ -5,6 +5,7 @@
 
 mod apis;
 mod assignments;
+mod check;
 mod complaints;
 mod connections;
 mod directories;

@@ -364,7 +364,7 @@ impl Shard {
 
     fn set_wake_up(&mut self, io: &mut Io<'_>) {
         let next = self.timers.next_at().into_iter().chain(self.owner.next_alarm()).min();
-        let next = if self.next_turn.is_empty() {
+        let next = if self.next_turn.is_empty() && !self.owner.has_work() {
             next.unwrap_or(Instant::FAR_FUTURE)
         } else {
             io.now.mono

@@ -10,8 +10,9 @@ use commitlog::{
 };
 use intercom::{AppendPartition, Appended, LogPosition, PartitionKey};
 use protocol::ErrorCode;
-use records::{Batch, BatchError, MaxTimestamp, Stamp, TimestampType};
+use records::{Batch, BatchError, MaxTimestamp, Stamp};
 
+use crate::check::Check;
 use crate::rules::TopicRules;
 
 /// Who waits for an append.
@@ -71,8 +72,23 @@ pub(crate) struct Partition {
     has_opened: bool,
     /// Asks that came while the log was still opening.
     pub(crate) parked: Vec<Token>,
-    /// Parts of appends that came while the log was still opening, in order.
-    pub(crate) parked_appends: Vec<(AppendPartition, Place)>,
+    /// Parts of appends that wait, in order: for the log to open, for the disk, or for a check.
+    pub(crate) queue: VecDeque<(AppendPartition, Place)>,
+    /// The check of the first of them, if it has begun.
+    pub(crate) check: Option<Box<Check>>,
+    /// Whether a search of its log waits to look through a batch.
+    pub(crate) is_searching: bool,
+}
+
+/// How far an append has come.
+#[derive(Debug)]
+pub(crate) enum Append {
+    /// It is done: with an answer that can be given at once, which is a refusal or where the batch
+    /// stands already, or it was accepted, or is on its way already, and is answered by
+    /// [`Partition::progress`].
+    Done(Option<Box<Appended>>),
+    /// Its check goes on another time.
+    Paused(Box<Check>),
 }
 
 /// What became of the offsets when the log had news.
@@ -113,7 +129,9 @@ impl Partition {
             known: None,
             has_opened: false,
             parked: Vec::new(),
-            parked_appends: Vec::new(),
+            queue: VecDeque::new(),
+            check: None,
+            is_searching: false,
         }
     }
 
@@ -208,33 +226,66 @@ impl Partition {
         Err(if older { ErrorCode::FENCED_LEADER_EPOCH } else { ErrorCode::UNKNOWN_LEADER_EPOCH })
     }
 
-    /// Checks the one batch of a Produce request and appends it. What can be answered at once is:
-    /// a refusal, or where the batch stands already. What is accepted, and what is on its way
-    /// already, is answered by [`Partition::progress`].
+    /// Checks the one batch of a Produce request, for as many decompressed bytes as `budget` has,
+    /// and appends it.
     pub(crate) fn append(
         &mut self,
         now: Now,
         records: &Bytes,
         place: Place,
-    ) -> Option<Box<Appended>> {
-        let (batch, max_timestamp) = match self.check(now, records) {
-            Ok(checked) => checked,
-            Err(error) => return Some(Box::new(refusal(&error))),
+        budget: &mut usize,
+    ) -> Append {
+        let mut check = match Check::begin(&self.rules, now, records) {
+            Ok(check) => check,
+            Err(error) => return Append::Done(Some(Box::new(refusal(&error)))),
         };
+        match self.go_on(now, &mut check, place, budget) {
+            Some(answer) => Append::Done(answer),
+            None => Append::Paused(Box::new(check)),
+        }
+    }
+
+    /// Goes on with the first append in the queue. Only one that is done leaves it.
+    pub(crate) fn append_first(&mut self, now: Now, budget: &mut usize) -> Append {
+        let (part, place) = self.queue.front().expect("something is in the queue");
+        let (records, place) = (part.records.clone(), *place);
+        match self.check.take() {
+            None => self.append(now, &records, place, budget),
+            Some(mut check) => match self.go_on(now, &mut check, place, budget) {
+                Some(answer) => Append::Done(answer),
+                None => Append::Paused(check),
+            },
+        }
+    }
+
+    /// Goes on with an append: the inner option is an answer that can be given at once.
+    fn go_on(
+        &mut self,
+        now: Now,
+        check: &mut Check,
+        place: Place,
+        budget: &mut usize,
+    ) -> Option<Option<Box<Appended>>> {
+        let max_timestamp = match check.advance(&self.rules, now, budget) {
+            Ok(done) => done?,
+            Err(error) => return Some(Some(Box::new(refusal(&error)))),
+        };
+        let batch = check.batch();
         let waiter = Waiter::Ask(place);
-        match self.log.check_producer(batch.header()) {
+        let answer = match self.log.check_producer(batch.header()) {
             Ok(None) => self
-                .append_checked(now, &batch, max_timestamp, waiter)
+                .append_checked(now, batch, max_timestamp, waiter)
                 .err()
-                .map(|error| Box::new(self.not_appended(&error))),
-            Ok(Some(earlier)) => self.await_earlier(&earlier, waiter).map(Box::new),
+                .map(|error| self.not_appended(&error)),
+            Ok(Some(earlier)) => self.await_earlier(&earlier, waiter),
             Err(error) => {
                 tracing::debug!(partition = %self.name, %error, "a producer's batch is refused");
                 let log_start_offset = self.log.log_start_offset();
                 let refused = Appended::refused(code_of(&error), None);
-                Some(Box::new(Appended { log_start_offset, ..refused }))
+                Some(Appended { log_start_offset, ..refused })
             }
-        }
+        };
+        Some(answer.map(Box::new))
     }
 
     /// A batch is in the log already. It is answered as the first one was, and no sooner: at once
@@ -377,28 +428,6 @@ impl Partition {
         refused.into_iter().map(|waiting| (waiting.waiter, storage_error())).collect()
     }
 
-    fn check(&self, now: Now, records: &Bytes) -> Result<(Batch, MaxTimestamp), BatchError> {
-        let rules = self.rules.produce(now.wall_ms);
-        // Zstandard is refused below version 7 of Produce where the request is decoded.
-        let batch = records::single_batch(records, true)?;
-        batch.check_produced(&rules)?;
-        let checked = batch.check_records(&rules)?.finish()?;
-        let wanted = self.rules.compression;
-        let recompress = wanted.filter(|wanted| batch.header().codec() != Ok(wanted.codec()));
-        let max_timestamp = match rules.timestamp_type {
-            TimestampType::CreateTime => MaxTimestamp::CreateTime(checked.max_timestamp),
-            TimestampType::LogAppendTime => MaxTimestamp::LogAppendTime(now.wall_ms),
-        };
-        if recompress.is_none() && checked.offsets_contiguous {
-            return Ok((batch, max_timestamp));
-        }
-        let compression = recompress.unwrap_or_else(|| self.rules.same_compression(&batch));
-        let largest = rules.batch_bytes_max;
-        let record_max = rules.decompressed_record_bytes_max;
-        let rebuilt = records::rebuild(&batch, compression, record_max, largest)?;
-        Ok((rebuilt, max_timestamp))
-    }
-
     fn not_appended(&self, error: &AppendError) -> Appended {
         match error {
             AppendError::TooLarge { .. } => Appended::refused(
@@ -424,6 +453,11 @@ impl Partition {
                 Some(ErrorCode::NOT_LEADER_OR_FOLLOWER)
             }
         }
+    }
+
+    /// Whether an append has to wait for others that came before it.
+    pub(crate) fn has_queue(&self) -> bool {
+        !self.queue.is_empty()
     }
 
     /// Whether its log is still opening.
@@ -512,7 +546,11 @@ mod tests {
                 builder.append(&NewRecord { timestamp: 7, ..NewRecord::default() });
             }
             let batch = builder.build();
-            self.partition.append(NOW, batch.bytes(), Place { ask: Token::NONE, index })
+            let place = Place { ask: Token::NONE, index };
+            match self.partition.append(NOW, batch.bytes(), place, &mut 0) {
+                Append::Done(answer) => answer,
+                Append::Paused(check) => panic!("{check:?} has nothing to decompress"),
+            }
         }
 
         fn turn(&mut self) {

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 
 use api::{FileEffect, FileOutcome, FileRef, IoError, IoErrorKind};
-use base::{Duration, Instant, LeaderEpoch, Now, Offset, Slab, TopicId, TopicPartition};
+use base::{Duration, Instant, LeaderEpoch, Now, Offset, Slab, Token, TopicId, TopicPartition};
 
 use crate::atomic_file::AtomicFile;
 use crate::config::{Checkpoints, LogConfig, LogParams};
@@ -93,6 +93,8 @@ pub struct Log {
     producers: Producers,
     /// Searches; one that is being advanced is taken out of its place.
     flows: Slab<Option<Flow>>,
+    /// Those of them that have a batch to look through, in order.
+    batch_searches: VecDeque<Token>,
     located: VecDeque<Located>,
     window: Option<IndexWindow>,
     /// Files that go when their time has come, in that order.
@@ -159,6 +161,7 @@ impl Log {
             epochs_file: EpochsFile::default(),
             producers: Producers::default(),
             flows: Slab::new(FLOWS_MAX),
+            batch_searches: VecDeque::new(),
             located: VecDeque::new(),
             window: None,
             set_aside: VecDeque::new(),
@@ -407,7 +410,7 @@ impl Log {
     pub fn give_up(&mut self) {
         self.state = LogState::Failed;
         self.opening = None;
-        self.flows = Slab::new(FLOWS_MAX);
+        self.forget_searches();
         self.forget_places();
         self.tail.clear();
         self.set_aside.clear();

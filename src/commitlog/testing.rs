@@ -175,6 +175,15 @@ impl Bench {
 
     /// Turns, until nothing is under way.
     pub(crate) fn run(&mut self) {
+        self.run_files();
+        while self.log.batches_to_search() > 0 {
+            self.log.search_on(&mut usize::MAX.clone(), &mut self.out, &mut self.events);
+            self.run_files();
+        }
+    }
+
+    /// Performs effects until nothing is left to do but to look through batches.
+    pub(crate) fn run_files(&mut self) {
         loop {
             self.log.flush_turn(self.now, &mut self.out);
             if self.out.is_empty() {

@@ -6,7 +6,7 @@ use api::{FileEffect, IoErrorKind, Part};
 use base::{Duration, LeaderEpoch, Offset, Uuid};
 use bytes::Bytes;
 use proptest::prelude::*;
-use records::{Batch, Batches};
+use records::{Batch, BatchBuilder, Batches, Compression, NewRecord};
 
 use crate::testing::{self, Bench, Disk, appended, batch, clean};
 use crate::{
@@ -510,6 +510,56 @@ fn timestamps_are_found_as_kafka_finds_them() {
     let expected = all.iter().find(|(timestamp, _)| *timestamp == largest).map(found);
     assert_eq!(find(None), expected);
     assert_eq!(find(Some(i64::MIN)), all.first().map(found));
+}
+
+/// A log with a batch of two records, the first of which is large without compression.
+fn log_with_large_record(bytes: usize) -> Bench {
+    let mut bench = Bench::create(LogConfig::default());
+    let mut builder = BatchBuilder::new(Offset(0), Compression::Zstd { level: 1 });
+    let value = vec![0; bytes];
+    for (value, timestamp) in [(&value[..], 10), (b"small", 20)] {
+        builder.append(&NewRecord { value: Some(value), timestamp, ..NewRecord::default() });
+    }
+    bench.log.append(bench.now, &[appended(&builder.build())]).expect("there is room");
+    bench.run();
+    bench.events.clear();
+    bench
+}
+
+#[test]
+fn a_batch_that_holds_much_is_searched_in_portions() {
+    const VALUE_BYTES: usize = 140 << 20;
+    const PORTION_BYTES: usize = VALUE_BYTES / 10;
+    let mut bench = log_with_large_record(VALUE_BYTES);
+    let first = bench.log.find_timestamp(11, &mut bench.out).expect("there is room");
+    let second = bench.log.find_timestamp(10, &mut bench.out).expect("there is room");
+    bench.run_files();
+    let mut answered_after = Vec::new();
+    let mut portions = 0;
+    while bench.log.batches_to_search() > 0 {
+        portions += 1;
+        bench.log.search_on(&mut PORTION_BYTES.clone(), &mut bench.out, &mut bench.events);
+        answered_after.resize(bench.events.len(), portions);
+    }
+    assert!(matches!(answered_after[..], [9..=11, 19..=21]), "{answered_after:?}");
+    let found = |ticket, timestamp, offset| {
+        let (offset, leader_epoch) = (Offset(offset), LeaderEpoch::NONE);
+        let found = FoundTimestamp { timestamp, offset, leader_epoch };
+        LogEvent::TimestampFound { ticket, found: Some(found) }
+    };
+    assert_eq!(bench.events, [found(first, 20, 1), found(second, 10, 0)]);
+}
+
+#[test]
+fn a_log_that_goes_waits_for_no_search_through_a_batch() {
+    let mut bench = log_with_large_record(100);
+    bench.log.find_timestamp(11, &mut bench.out).expect("there is room");
+    bench.run_files();
+    assert_eq!(bench.log.batches_to_search(), 1);
+    bench.log.remove(Uuid([7; 16]), &mut bench.out);
+    assert_eq!(bench.log.batches_to_search(), 0);
+    bench.run();
+    assert_eq!(bench.events, [LogEvent::Renamed]);
 }
 
 #[test]

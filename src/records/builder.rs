@@ -10,7 +10,7 @@ use crate::error::BatchError;
 use crate::header::{
     BatchHeader, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, NO_SEQUENCE, NO_TIMESTAMP, TimestampType,
 };
-use crate::record::{Headers, Record, RecordHeader};
+use crate::record::{Record, RecordHeader};
 
 /// A record to append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -169,6 +169,22 @@ impl BatchBuilder {
         value: Option<&[u8]>,
         headers: impl ExactSizeIterator<Item = RecordHeader<'a>> + Clone,
     ) {
+        self.begin_record(offset, timestamp, fields_bytes(key, value, headers.clone()));
+        let out = &mut self.record;
+        write_nullable(key, out);
+        write_nullable(value, out);
+        write_varint(size_of_field(headers.len()), out);
+        for header in headers {
+            write_nullable(Some(header.key), out);
+            write_nullable(header.value, out);
+        }
+        self.plain_bytes += out.len();
+        self.compressor.write(out);
+    }
+
+    /// Notes a record in the header, and begins it in `self.record`: all that stands before its
+    /// key. `rest` is how many bytes follow.
+    fn begin_record(&mut self, offset: Offset, timestamp: i64, rest: usize) {
         assert!(offset >= self.next_offset, "offsets in a batch increase");
         let offset_delta = i32::try_from(offset.0 - self.header.base_offset.0)
             .expect("offsets in a batch lie within 31 bits");
@@ -184,64 +200,33 @@ impl BatchBuilder {
 
         // Wraps for absurd timestamps of a client, as adding the delta again does.
         let timestamp_delta = timestamp.wrapping_sub(self.header.base_timestamp);
-        let body = 1
-            + varlong_bytes(timestamp_delta)
-            + varint_bytes(offset_delta)
-            + fields_bytes(key, value, headers.clone());
+        let body = 1 + varlong_bytes(timestamp_delta) + varint_bytes(offset_delta) + rest;
         let out = &mut self.record;
         out.clear();
         write_varint(size_of_field(body), out);
         out.push(0);
         write_varlong(timestamp_delta, out);
         write_varint(offset_delta, out);
-        write_nullable(key, out);
-        write_nullable(value, out);
-        write_varint(size_of_field(headers.len()), out);
-        for header in headers {
-            write_nullable(Some(header.key), out);
-            write_nullable(header.value, out);
-        }
-        self.plain_bytes += out.len();
-        self.compressor.write(out);
     }
-}
 
-/// Writes a batch anew: with other compression (`compression.type` of the topic), or because its
-/// offsets were not contiguous. The records get the offsets 0, 1, 2 and so on; producer and
-/// transaction stay.
-///
-/// Stops with [`BatchError::TooLarge`] as soon as the result is larger than `batch_bytes_max`, and
-/// refuses records above `record_bytes_max`, both in bytes.
-pub fn rebuild(
-    batch: &Batch,
-    compression: Compression,
-    record_bytes_max: usize,
-    batch_bytes_max: usize,
-) -> Result<Batch, BatchError> {
-    let header = batch.header();
-    let mut builder = BatchBuilder::new(Offset(0), compression).producer(
-        header.producer_id,
-        header.producer_epoch,
-        header.base_sequence,
-    );
-    if header.is_transactional() {
-        builder = builder.transactional();
+    /// Begins a record at the next offset whose bytes from its key on the caller has ready: `rest`
+    /// of them follow by [`BatchBuilder::append_rest`].
+    pub(crate) fn append_head(&mut self, timestamp: i64, rest: usize) {
+        self.begin_record(self.next_offset, timestamp, rest);
+        self.plain_bytes += self.record.len();
+        self.compressor.write(&self.record);
     }
-    let mut records = batch.records(record_bytes_max)?;
-    while let Some(record) = records.next_record()? {
-        let offset = builder.next_offset;
-        let headers: Headers<'_> = record.headers;
-        builder.append_parts(offset, record.timestamp, record.key, record.value, headers);
-        let bytes = builder.compressor.written();
-        if bytes > batch_bytes_max {
-            return Err(BatchError::TooLarge { bytes, max: batch_bytes_max });
-        }
+
+    /// Appends bytes of the record that was begun.
+    pub(crate) fn append_rest(&mut self, bytes: &[u8]) {
+        self.plain_bytes += bytes.len();
+        self.compressor.write(bytes);
     }
-    let rebuilt = builder.build();
-    if rebuilt.size() > batch_bytes_max {
-        return Err(BatchError::TooLarge { bytes: rebuilt.size(), max: batch_bytes_max });
+
+    /// Bytes of the batch so far; what the codec holds back is not counted.
+    pub(crate) fn written(&self) -> usize {
+        self.compressor.written()
     }
-    Ok(rebuilt)
 }
 
 /// Writes a batch anew without the records that `keep` refuses, for a log that is compacted: the
@@ -325,7 +310,7 @@ fn size_of_field(bytes: usize) -> i32 {
 mod tests {
     use super::*;
     use crate::codec::Codec;
-    use crate::{MaxTimestamp, ProduceRules, Stamp};
+    use crate::{MaxTimestamp, ProduceRules, Stamp, rebuild};
     use proptest::prelude::*;
 
     const RULES: ProduceRules = ProduceRules {
@@ -414,7 +399,7 @@ mod tests {
             prop_assert_eq!(again, checked);
 
             let target = Codec::from_id(target).unwrap();
-            let rebuilt = rebuild(&batch, target.into(), usize::MAX, usize::MAX).unwrap();
+            let rebuilt = rebuild(&batch, target.into(), usize::MAX).unwrap();
             prop_assert_eq!(read_all(&rebuilt), read);
             rebuilt.check_produced(&ProduceRules { batch_bytes_max: usize::MAX, ..RULES }).unwrap();
 

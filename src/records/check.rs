@@ -1,17 +1,23 @@
 //! What a broker checks in a batch that a client sent, in Kafka's order (`ProduceRequest`,
 //! `UnifiedLog.analyzeAndValidateRecords`, `LogValidator`).
 //!
-//! Stricter than Kafka at one place: a record of a compressed batch whose fields do not add up to
-//! its size is refused, where Kafka stores what no consumer can read.
+//! Stricter than Kafka at two places: a record of a compressed batch whose fields do not add up to
+//! its size is refused, where Kafka stores what no consumer can read; and so is a batch whose
+//! records take more than [`PLAIN_BYTES_MAX`].
 
 use bytes::Bytes;
 
 use crate::batch::{Batch, next_batch_bytes};
-use crate::codec::{Codec, Window};
-use crate::error::{BatchError, RecordError, RecordErrors, RecordFault, RejectedRecord};
+use crate::codec::Codec;
+use crate::error::{BatchError, RecordError, RecordErrors, RejectedRecord};
 use crate::header::{BatchHeader, NO_TIMESTAMP, TimestampType};
-use crate::reader::broken_stream;
-use crate::record::{Context, Fields, varint_fault};
+use crate::record::{Context, Fields};
+use crate::walk::{Head, Walk};
+
+/// The most that the records of a compressed batch may take without compression, in bytes: what
+/// the size field of an uncompressed one could tell. Kafka has no such limit; it bounds a single
+/// record by the same number (`max.decompressed.message.bytes` at its highest).
+pub const PLAIN_BYTES_MAX: u64 = i32::MAX as u64;
 
 /// What the topic demands of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,10 +88,7 @@ impl Batch {
         let codec = header.codec().map_err(BatchError::UnknownCodec)?;
         let source = match codec {
             Codec::None => Source::Plain { bytes: self.record_bytes(), position: 0 },
-            codec => {
-                let window = Window::new(codec, self.record_bytes()).map_err(broken_stream)?;
-                Source::Stream(Box::new(Walk::new(window, rules.decompressed_record_bytes_max)))
-            }
+            _ => Source::Stream(Box::new(Walk::new(self, rules.decompressed_record_bytes_max)?)),
         };
         let judge = Judge {
             rules: *rules,
@@ -152,31 +155,32 @@ impl RecordsCheck {
                 }
             }
             Source::Stream(walk) => {
-                while self.judge.index < self.judge.count {
-                    let index = self.judge.index;
-                    match walk.next(pause_at).map_err(|failure| failure.at(index))? {
-                        Some(head) => self.judge.record(head),
-                        None => {
-                            self.plain_bytes = walk.walked;
-                            return Ok(None);
-                        }
-                    }
+                let stop_at = pause_at.min(PLAIN_BYTES_MAX + 1);
+                let done = self.judge.stream(walk, stop_at);
+                self.plain_bytes = walk.walked();
+                let done = done?;
+                if self.plain_bytes > PLAIN_BYTES_MAX {
+                    return Err(BatchError::TooLargePlain);
                 }
-                if !walk.is_at_end()? {
-                    return Err(BatchError::BytesAfterRecords);
+                if !done {
+                    return Ok(None);
                 }
-                self.plain_bytes = walk.walked;
             }
         }
         self.judge.verdict(self.plain_bytes).map(Some)
     }
 
-    /// How many bytes of the decompressed stream it holds at the moment; the codec's own window
-    /// comes on top of it.
-    pub fn held_bytes(&self) -> usize {
+    /// How many bytes of uncompressed records lie behind, also after an error.
+    pub fn plain_bytes(&self) -> u64 {
+        self.plain_bytes
+    }
+
+    /// How much of a decompressed stream it holds, in bytes.
+    #[cfg(test)]
+    pub(crate) fn held_bytes(&self) -> usize {
         match &self.source {
             Source::Plain { .. } => 0,
-            Source::Stream(walk) => walk.window.held_bytes(),
+            Source::Stream(walk) => walk.held_bytes(),
         }
     }
 
@@ -188,14 +192,6 @@ impl RecordsCheck {
             }
         }
     }
-}
-
-/// What the check wants to know of a record.
-#[derive(Clone, Copy, Debug)]
-struct Head {
-    timestamp_delta: i64,
-    offset_delta: i32,
-    has_key: bool,
 }
 
 /// Judges one record after the other, wherever its fields come from.
@@ -238,6 +234,17 @@ impl Judge {
         if fields.rest.is_empty() { Ok(true) } else { Err(BatchError::BytesAfterRecords) }
     }
 
+    /// Walks over compressed records; says whether it came to the end.
+    fn stream(&mut self, walk: &mut Walk, stop_at: u64) -> Result<bool, BatchError> {
+        while self.index < self.count {
+            match walk.next(stop_at).map_err(|failure| failure.at(self.index))? {
+                Some(head) => self.record(head),
+                None => return Ok(false),
+            }
+        }
+        if walk.is_at_end()? { Ok(true) } else { Err(BatchError::BytesAfterRecords) }
+    }
+
     #[inline]
     fn record(&mut self, head: Head) {
         let timestamp = self.context.timestamp(head.timestamp_delta);
@@ -276,179 +283,5 @@ impl Judge {
         }
         let (max_timestamp, offsets_contiguous) = (self.max_timestamp, self.offsets_contiguous);
         Ok(CheckedRecords { max_timestamp, offsets_contiguous, plain_bytes })
-    }
-}
-
-/// Walks over a compressed batch's records, keeping nothing of keys, values and headers.
-#[derive(Debug)]
-struct Walk {
-    window: Window,
-    record_bytes_max: usize,
-    /// Bytes of the stream that lie behind.
-    walked: u64,
-    /// Bytes of the current field that are still to be stepped over.
-    skip: u64,
-    /// Where the current record ends, in bytes from the start of the stream.
-    record_end: u64,
-    record_size: i32,
-    expects: Expects,
-    head: Head,
-}
-
-/// Which field of a record comes next.
-#[derive(Clone, Copy, Debug)]
-enum Expects {
-    Record,
-    ValueSize,
-    HeaderCount,
-    HeaderKey { left: u32 },
-    HeaderValue { left: u32 },
-    End,
-}
-
-#[derive(Debug)]
-enum Failure {
-    Record(RecordFault),
-    Stream(std::io::Error),
-}
-
-impl Failure {
-    fn at(self, index: u32) -> BatchError {
-        match self {
-            Failure::Record(fault) => BatchError::Record { index, fault },
-            Failure::Stream(error) => broken_stream(error),
-        }
-    }
-}
-
-impl From<RecordFault> for Failure {
-    fn from(fault: RecordFault) -> Self {
-        Failure::Record(fault)
-    }
-}
-
-impl Walk {
-    fn new(window: Window, record_bytes_max: usize) -> Self {
-        Self {
-            window,
-            record_bytes_max,
-            walked: 0,
-            skip: 0,
-            record_end: 0,
-            record_size: 0,
-            expects: Expects::Record,
-            head: Head { timestamp_delta: 0, offset_delta: 0, has_key: false },
-        }
-    }
-
-    /// Steps over the next record; `None` when it has to pause before its end.
-    fn next(&mut self, pause_at: u64) -> Result<Option<Head>, Failure> {
-        loop {
-            if self.walked >= pause_at {
-                return Ok(None);
-            }
-            if self.skip > 0 {
-                self.skip_some()?;
-                continue;
-            }
-            self.expects = match self.expects {
-                Expects::Record => self.record_head()?,
-                Expects::ValueSize => {
-                    self.skip = self.size()?.unwrap_or(0);
-                    Expects::HeaderCount
-                }
-                Expects::HeaderCount => self.header_count()?,
-                Expects::HeaderKey { left } => {
-                    let size = self.varint()?;
-                    self.skip =
-                        u64::try_from(size).map_err(|_| RecordFault::HeaderKeySize(size))?;
-                    Expects::HeaderValue { left }
-                }
-                Expects::HeaderValue { left } => {
-                    self.skip = self.size()?.unwrap_or(0);
-                    if left > 1 { Expects::HeaderKey { left: left - 1 } } else { Expects::End }
-                }
-                Expects::End => {
-                    if self.walked != self.record_end {
-                        return Err(RecordFault::SizeMismatch(self.record_size).into());
-                    }
-                    self.expects = Expects::Record;
-                    return Ok(Some(self.head));
-                }
-            };
-        }
-    }
-
-    fn record_head(&mut self) -> Result<Expects, Failure> {
-        self.record_end = u64::MAX;
-        self.record_size = self.varint()?;
-        let size = self.record_size;
-        let body = u64::try_from(size).map_err(|_| RecordFault::NegativeSize(size))?;
-        if body > self.record_bytes_max as u64 {
-            return Err(RecordFault::TooLarge { bytes: size, max: self.record_bytes_max }.into());
-        }
-        self.record_end = self.walked + body;
-        // Attributes: none is defined.
-        self.take(1)?;
-        self.head.timestamp_delta = self.varlong()?;
-        self.head.offset_delta = self.varint()?;
-        let key = self.size()?;
-        self.head.has_key = key.is_some();
-        self.skip = key.unwrap_or(0);
-        Ok(Expects::ValueSize)
-    }
-
-    fn header_count(&mut self) -> Result<Expects, Failure> {
-        let count = self.varint()?;
-        let left = u32::try_from(count).map_err(|_| RecordFault::HeaderCount(count))?;
-        if u64::from(left) > self.record_end.saturating_sub(self.walked) {
-            return Err(RecordFault::HeaderCount(count).into());
-        }
-        Ok(if left == 0 { Expects::End } else { Expects::HeaderKey { left } })
-    }
-
-    fn skip_some(&mut self) -> Result<(), Failure> {
-        if self.skip > self.record_end.saturating_sub(self.walked) {
-            return Err(RecordFault::SizeMismatch(self.record_size).into());
-        }
-        let seen = self.window.peek(1).map_err(Failure::Stream)?.len() as u64;
-        if seen == 0 {
-            return Err(RecordFault::Truncated.into());
-        }
-        let count = self.skip.min(seen);
-        self.skip -= count;
-        self.take(count as usize)
-    }
-
-    /// The size of a field; `None` for any negative one.
-    fn size(&mut self) -> Result<Option<u64>, Failure> {
-        Ok(u64::try_from(self.varint()?).ok())
-    }
-
-    fn varint(&mut self) -> Result<i32, Failure> {
-        let bytes = self.window.peek(base::varint::VARINT_BYTES_MAX).map_err(Failure::Stream)?;
-        let (value, length) = base::varint::read_varint(bytes).map_err(varint_fault)?;
-        self.take(length)?;
-        Ok(value)
-    }
-
-    fn varlong(&mut self) -> Result<i64, Failure> {
-        let bytes = self.window.peek(base::varint::VARLONG_BYTES_MAX).map_err(Failure::Stream)?;
-        let (value, length) = base::varint::read_varlong(bytes).map_err(varint_fault)?;
-        self.take(length)?;
-        Ok(value)
-    }
-
-    fn take(&mut self, count: usize) -> Result<(), Failure> {
-        if self.window.peek(count).map_err(Failure::Stream)?.len() < count {
-            return Err(RecordFault::Truncated.into());
-        }
-        self.window.consume(count);
-        self.walked += count as u64;
-        Ok(())
-    }
-
-    fn is_at_end(&mut self) -> Result<bool, BatchError> {
-        Ok(self.window.peek(1).map_err(broken_stream)?.is_empty())
     }
 }

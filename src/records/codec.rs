@@ -296,7 +296,8 @@ impl Window {
         self.start += count;
     }
 
-    /// How much memory it takes, in bytes.
+    /// How much memory it takes, in bytes; that of the codec comes on top of it.
+    #[cfg(test)]
     pub(crate) fn held_bytes(&self) -> usize {
         self.buffer.len()
     }

@@ -108,6 +108,10 @@ pub enum BatchError {
         /// The limit.
         max: usize,
     },
+    /// Its records take more than [`crate::PLAIN_BYTES_MAX`] without compression.
+    /// `MESSAGE_TOO_LARGE`, upon which Kafka's producer sends them in smaller batches.
+    #[error("the records take more than {} bytes without compression", crate::PLAIN_BYTES_MAX)]
+    TooLargePlain,
     /// Zstandard in a Produce request below version 7. `UNSUPPORTED_COMPRESSION_TYPE`.
     #[error("zstd is not allowed in this version of the request")]
     ZstdNotAllowed,
@@ -139,7 +143,7 @@ impl BatchError {
             | BatchError::BytesAfterRecords => code::INVALID_RECORD,
             BatchError::Rejected(errors) if errors.any_timestamp => code::INVALID_TIMESTAMP,
             BatchError::Rejected(_) => code::INVALID_RECORD,
-            BatchError::TooLarge { .. } => code::MESSAGE_TOO_LARGE,
+            BatchError::TooLarge { .. } | BatchError::TooLargePlain => code::MESSAGE_TOO_LARGE,
             BatchError::ZstdNotAllowed => code::UNSUPPORTED_COMPRESSION_TYPE,
             BatchError::UnknownCodec(_) | BatchError::Compression(_) => code::UNKNOWN_SERVER_ERROR,
         }

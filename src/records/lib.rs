@@ -20,12 +20,15 @@ mod lz4;
 #[cfg(test)]
 mod proof;
 mod reader;
+mod rebuild;
 mod record;
+mod search;
 mod snappy;
+mod walk;
 
 pub use batch::{Batch, Batches, MaxTimestamp, Stamp, crc_of};
-pub use builder::{BatchBuilder, NewRecord, rebuild, retain_records, without_records};
-pub use check::{CheckedRecords, ProduceRules, RecordsCheck, single_batch};
+pub use builder::{BatchBuilder, NewRecord, retain_records, without_records};
+pub use check::{CheckedRecords, PLAIN_BYTES_MAX, ProduceRules, RecordsCheck, single_batch};
 pub use codec::{
     Codec, Compression, GZIP_LEVEL_DEFAULT, GZIP_LEVEL_MAX, GZIP_LEVEL_MIN, LZ4_LEVEL_DEFAULT,
     LZ4_LEVEL_MAX, LZ4_LEVEL_MIN, ZSTD_LEVEL_DEFAULT, ZSTD_LEVEL_MAX, ZSTD_LEVEL_MIN,
@@ -43,4 +46,6 @@ pub use header::{
     decrement_sequence, increment_sequence, offsets,
 };
 pub use reader::RecordReader;
+pub use rebuild::{Rebuild, rebuild};
 pub use record::{Headers, Record, RecordHeader};
+pub use search::{RecordSearch, Searched};

@@ -155,14 +155,14 @@ fn kafkas_compressed_batches_hold_the_same_records() {
 fn rewriting_a_batch_of_kafka_keeps_its_records() {
     for (name, bytes) in RECORDS {
         for codec in (0..=4).filter_map(Codec::from_id) {
-            let rebuilt = rebuild(&batch(bytes), codec.into(), 1 << 20, 1 << 20).unwrap();
+            let rebuilt = rebuild(&batch(bytes), codec.into(), 1 << 20).unwrap();
             assert_eq!(lines(&rebuilt), lines(&batch(RECORDS[0].1)), "{name} as {codec}");
             if codec == Codec::None {
                 assert_eq!(rebuilt.bytes(), RECORDS[0].1, "{name}");
             }
         }
     }
-    let refused = rebuild(&batch(RECORDS[1].1), Compression::None, 1 << 20, 4000);
+    let refused = rebuild(&batch(RECORDS[1].1), Compression::None, 4000);
     assert!(matches!(refused, Err(BatchError::TooLarge { max: 4000, .. })), "{refused:?}");
 }
 
@@ -189,9 +189,13 @@ fn one_record(compression: Compression, size: i32, body: &[u8]) -> Vec<u8> {
     records.extend_from_slice(body);
     let mut compressor = codec::Compressor::new(compression, Vec::new());
     compressor.write(&records);
+    with_records(header_of_one(compression), &compressor.finish())
+}
+
+fn header_of_one(compression: Compression) -> BatchHeader {
     let mut header = *built(BatchBuilder::new(Offset(0), compression)).header();
     (header.record_count, header.last_offset_delta) = (1, 0);
-    with_records(header, &compressor.finish())
+    header
 }
 
 /// A name (`RecordBatches judge` takes its rules from it), bytes, and the answer: an error code, or
@@ -365,6 +369,78 @@ fn a_bomb_is_walked_in_portions_and_never_unpacked() {
             bomb.check_records(&RULES).unwrap().finish(),
             Err(BatchError::Record { fault: RecordFault::TooLarge { .. }, .. })
         ));
+
+        let mut search = RecordSearch::new(&bomb).unwrap();
+        let mut pauses = 0;
+        while search.advance(PORTION_BYTES, |_, _| false).unwrap() == Searched::Paused {
+            pauses += 1;
+        }
+        assert!(pauses >= BOMB_BYTES / PORTION_BYTES - 1, "{codec}: {pauses}");
+        assert_eq!(search.plain_bytes(), check.plain_bytes());
+
+        let mut rebuild = Rebuild::new(&bomb, codec.into(), bomb.size()).unwrap();
+        let mut pauses = 0;
+        while !rebuild.advance(PORTION_BYTES).unwrap() {
+            pauses += 1;
+            assert!(rebuild.held_bytes() <= 64 * 1024, "{codec}: {}", rebuild.held_bytes());
+        }
+        assert!(pauses >= BOMB_BYTES / PORTION_BYTES - 1, "{codec}: {pauses}");
+        assert_eq!(rebuild.plain_bytes(), check.plain_bytes());
+        let rebuilt = rebuild.finish().unwrap();
+        let checked = rebuilt.check_records(&rules).unwrap().finish().unwrap();
+        assert_eq!(checked.plain_bytes, check.plain_bytes());
+    }
+}
+
+#[test]
+fn a_batch_may_hold_what_an_uncompressed_one_could_and_no_more() {
+    const FRAME_BYTES: usize = 32 << 20;
+    let zeros = zstd::encode_all(&vec![0; FRAME_BYTES][..], 1).unwrap();
+    for (bytes, is_accepted) in [(PLAIN_BYTES_MAX, true), (PLAIN_BYTES_MAX + 1, false)] {
+        // Before the value stand five bytes of the size, four of fields and five of the value's
+        // size, behind it the number of headers.
+        let value = bytes as usize - 15;
+        let mut head = Vec::new();
+        base::varint::write_varint((value + 10) as i32, &mut head);
+        head.extend([0, 0, 0, 1]);
+        base::varint::write_varint(value as i32, &mut head);
+        let mut stream = zstd::encode_all(&head[..], 1).unwrap();
+        for _ in 0..value / FRAME_BYTES {
+            stream.extend(&zeros);
+        }
+        stream.extend(zstd::encode_all(&vec![0; value % FRAME_BYTES + 1][..], 1).unwrap());
+        let bomb = batch(&with_records(header_of_one(Codec::Zstd.into()), &stream));
+        let rules = ProduceRules { decompressed_record_bytes_max: usize::MAX, ..RULES };
+        let checked = bomb.check_records(&rules).unwrap().finish();
+        if is_accepted {
+            assert_eq!(checked.unwrap().plain_bytes, bytes);
+        } else {
+            assert_eq!(checked, Err(BatchError::TooLargePlain));
+            assert_eq!(BatchError::TooLargePlain.code(), code::MESSAGE_TOO_LARGE);
+        }
+    }
+}
+
+#[test]
+fn a_search_finds_the_first_record_that_is_wanted() {
+    for (name, bytes) in RECORDS {
+        let batch = batch(bytes);
+        for (wanted, found) in
+            [(0, Some(0)), (41_500, Some(42)), (99_000, Some(99)), (99_001, None)]
+        {
+            let mut search = RecordSearch::new(&batch).unwrap();
+            let searched = loop {
+                match search.advance(7, |_, timestamp| timestamp >= BASE_TIME + wanted).unwrap() {
+                    Searched::Paused => {}
+                    searched => break searched,
+                }
+            };
+            let expected = found.map_or(Searched::Over, |n| Searched::Found {
+                offset: Offset(n),
+                timestamp: BASE_TIME + n * 1_000,
+            });
+            assert_eq!(searched, expected, "{name}, {wanted}");
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use intercom::{AppendAnswer, AppendAsk, AppendPartition, Appended, Reply};
 use protocol::ErrorCode;
 
 use super::{Asker, Desk, Owner, PARKED_MAX, Serving};
-use crate::partition::Place;
+use crate::partition::{Append, Place};
 
 impl Owner {
     pub(super) fn append(&mut self, desk: &mut Desk<'_>, asker: Asker, ask: AppendAsk) {
@@ -22,53 +22,75 @@ impl Owner {
         }
     }
 
-    /// Appends to one partition, or keeps the part until its log is open or its disk catches up.
-    pub(super) fn append_part(&mut self, desk: &mut Desk<'_>, part: AppendPartition, place: Place) {
-        match self.directory_to_wait_for(part.key) {
-            Some(directory) => self.wait_for_disk(desk, directory, part, place),
-            None => self.append_now(desk, part, place),
+    /// Appends to one partition; or keeps the part, until what came before it is appended, its log
+    /// is open, its disk has caught up and its batch is checked.
+    fn append_part(&mut self, desk: &mut Desk<'_>, part: AppendPartition, place: Place) {
+        let token = match self.find(part.key) {
+            Ok(token) => token,
+            Err(code) => return self.appended(desk, place, Appended::refused(code, None)),
+        };
+        let partition = self.partition(token);
+        let directory = partition.directory;
+        if partition.is_opening() {
+            let code = ErrorCode::NOT_LEADER_OR_FOLLOWER;
+            self.wait_in_queue(desk, token, part, place, code);
+        } else if partition.has_queue() {
+            self.wait_in_queue(desk, token, part, place, ErrorCode::REQUEST_TIMED_OUT);
+        } else if self.is_behind(directory) {
+            if self.wait_in_queue(desk, token, part, place, ErrorCode::REQUEST_TIMED_OUT) {
+                self.wait_for_disk(token);
+            }
+        } else {
+            self.append_now(desk, token, part, place);
         }
     }
 
-    /// Appends to one partition, or keeps the part until its log is open.
-    pub(super) fn append_now(&mut self, desk: &mut Desk<'_>, part: AppendPartition, place: Place) {
-        let refused = |code| Some(Box::new(Appended::refused(code, None)));
-        let answer = match self.find(part.key) {
-            Err(code) => refused(code),
-            Ok(token) => {
-                let partition = self.partition(token);
-                if !partition.is_opening() {
-                    let answer = partition.append(desk.now, &part.records, place);
-                    self.count_dirt(token);
-                    self.touch(token);
-                    answer
-                } else {
-                    return self.wait_for_log(desk, token, part, place);
+    /// Appends to one partition, for which nothing else waits.
+    fn append_now(
+        &mut self,
+        desk: &mut Desk<'_>,
+        token: Token,
+        part: AppendPartition,
+        place: Place,
+    ) {
+        let mut budget = *self.bytes_to_check();
+        let append = self.partition(token).append(desk.now, &part.records, place, &mut budget);
+        *self.bytes_to_check() = budget;
+        match append {
+            Append::Done(answer) => {
+                self.touch(token);
+                if let Some(answer) = answer {
+                    self.appended(desk, place, *answer);
                 }
             }
-        };
-        if let Some(answer) = answer {
-            self.appended(desk, place, *answer);
+            Append::Paused(check) => {
+                if self.wait_in_queue(desk, token, part, place, ErrorCode::REQUEST_TIMED_OUT) {
+                    self.check_later(token, check);
+                }
+            }
         }
     }
 
-    /// Keeps a part of an append until its log is open, which can take minutes.
-    fn wait_for_log(
+    /// Keeps a part of an append, which can take minutes. False where too much waits already: it is
+    /// refused.
+    fn wait_in_queue(
         &mut self,
         desk: &mut Desk<'_>,
         token: Token,
         mut part: AppendPartition,
         place: Place,
-    ) {
+        refused: ErrorCode,
+    ) -> bool {
         let partition = self.partition(token);
-        let (directory, has_place) =
-            (partition.directory, partition.parked_appends.len() < PARKED_MAX);
-        if has_place && self.keep(directory, &mut part) {
-            self.partition(token).parked_appends.push((part, place));
-            return self.say_later(desk, place.ask);
+        let (directory, has_place) = (partition.directory, partition.queue.len() < PARKED_MAX);
+        let is_kept = has_place && self.keep(directory, &mut part);
+        if is_kept {
+            self.partition(token).queue.push_back((part, place));
+            self.say_later(desk, place.ask);
+        } else {
+            self.appended(desk, place, Appended::refused(refused, None));
         }
-        let refused = Appended::refused(ErrorCode::NOT_LEADER_OR_FOLLOWER, None);
-        self.appended(desk, place, refused);
+        is_kept
     }
 
     /// One partition of an ask is done.
@@ -109,11 +131,11 @@ impl Owner {
 mod tests {
     use std::sync::Arc;
 
-    use api::Effects;
+    use api::{Effect, Effects, FileEffect, FileOutcome};
     use base::{
         Instant, LeaderEpoch, Now, Offset, PartitionIndex, Random, ShardId, TopicPartition,
     };
-    use base::{NodeId, Uuid};
+    use base::{NodeId, ProducerEpoch, ProducerId, Uuid};
     use bytes::Bytes;
     use commitlog::Checkpoints;
     use config::{BrokerConfig, Pairs};
@@ -121,21 +143,29 @@ mod tests {
     use records::{BatchBuilder, Compression, NewRecord};
 
     use super::*;
-    use crate::files::Files;
+    use crate::files::{FileStep, Files};
     use crate::mail::Mail;
+    use crate::owner::work::{BYTES_PER_SLICE, BYTES_PER_TURN, UNDER_WAY_MAX};
     use crate::owner::{Found, Opening};
+    use crate::partition::Partition;
     use crate::rules::{TopicRules, group_config};
     use crate::setup::Setup;
 
     const ME: ShardId = ShardId(0);
+    const BOMB_BYTES: usize = 4 * BYTES_PER_TURN;
+    const DIRTY_BYTES_MAX: u64 = 32 << 20;
+    const BOMB_RECORDS: usize = 128;
     const KEY: PartitionKey = PartitionKey { topic: Uuid([1; 16]), partition: PartitionIndex(0) };
 
-    /// An owner whose files never answer.
+    /// An owner whose files answer when the test says so.
     struct Bench {
         owner: Owner,
         effects: Effects<Message>,
         mail: Mail,
         files: Files,
+        /// What is brought to the disk gets there when the test says so.
+        holds_write_backs: bool,
+        held: Vec<(Token, FileOutcome)>,
         rules: Arc<TopicRules>,
     }
 
@@ -155,14 +185,15 @@ mod tests {
                 node: NodeId(1),
                 cluster_id: "c".into(),
                 log_directories: Vec::new().into(),
-                dirty_bytes_max: 256 << 20,
+                dirty_bytes_max: DIRTY_BYTES_MAX,
                 calls_max: 1 << 10,
                 listeners: Vec::new().into(),
                 config: Arc::new(config),
             };
             let owner = Owner::new(&setup, group_config(&setup.config), Random::new(1));
             let (mail, files) = (Mail::new(ME, 2, setup.lane_slots), Files::default());
-            Self { owner, effects: Effects::new(), mail, files, rules }
+            let (effects, held) = (Effects::new(), Vec::new());
+            Self { owner, effects, mail, files, holds_write_backs: false, held, rules }
         }
 
         fn with<R>(&mut self, work: impl FnOnce(&mut Owner, &mut Desk<'_>) -> R) -> R {
@@ -176,10 +207,64 @@ mod tests {
             work(&mut self.owner, &mut desk)
         }
 
-        fn open(&mut self, found: Found) {
+        /// With this many partitions whose logs are open.
+        fn with_open(partitions: i32) -> Self {
+            let mut bench = Self::new();
+            for index in 0..partitions {
+                bench.open(key(index), Found::Nothing);
+            }
+            bench.end_files();
+            bench
+        }
+
+        fn end_files(&mut self) {
+            loop {
+                let holds = self.holds_write_backs;
+                let is_held = |effect: &Effect<Message>| {
+                    holds && matches!(effect, Effect::File(FileEffect::WriteBack { .. }))
+                };
+                let (held, effects): (Vec<_>, Vec<_>) = self.effects.drain().partition(is_held);
+                self.held.extend(held.into_iter().filter_map(ended));
+                let ended: Vec<_> = effects.into_iter().filter_map(ended).collect();
+                if ended.is_empty() {
+                    return;
+                }
+                self.end(ended);
+            }
+        }
+
+        fn end(&mut self, ended: Vec<(Token, FileOutcome)>) {
+            for (token, outcome) in ended {
+                let FileStep::Log(partition, step) = self.files.done(token) else {
+                    panic!("nothing but logs has files here")
+                };
+                self.with(|owner, desk| owner.on_file(desk, partition, step, outcome));
+            }
+        }
+
+        fn end_turn(&mut self) {
+            self.with(|owner, desk| owner.end_of_turn(desk));
+            self.end_files();
+        }
+
+        /// Ends turns until nothing is checked any more; how many there were.
+        fn end_turns(&mut self) -> usize {
+            let mut turns = 1;
+            self.end_turn();
+            while self.owner.has_work() {
+                turns += 1;
+                self.end_turn();
+                let under_way = self.owner.partitions.iter();
+                let under_way = under_way.filter(|(_, one)| has_window(one)).count();
+                assert!(under_way <= UNDER_WAY_MAX, "{under_way} windows");
+            }
+            turns
+        }
+
+        fn open(&mut self, key: PartitionKey, found: Found) {
             let opening = Opening {
-                key: KEY,
-                name: TopicPartition { topic: Arc::from("t"), partition: KEY.partition },
+                key,
+                name: TopicPartition { topic: Arc::from("t"), partition: key.partition },
                 directory: 0,
                 path: "/a/t-0".into(),
                 rules: Arc::clone(&self.rules),
@@ -191,32 +276,82 @@ mod tests {
         }
 
         fn send(&mut self, records: Bytes) {
-            let partitions = vec![AppendPartition { key: KEY, records }];
-            let asker = Asker { shard: ME, id: Token::NONE };
+            self.send_to(0, 0, records);
+        }
+
+        /// Sends one batch to one partition; the answer has this number.
+        fn send_to(&mut self, index: i32, number: u64, records: Bytes) {
+            let partitions = vec![AppendPartition { key: key(index), records }];
+            let asker = Asker { shard: ME, id: Token::from_bits(number) };
             let request = Request::Append(AppendAsk { partitions });
             self.with(|owner, desk| owner.ask(desk, asker, request));
         }
 
         /// What was answered: the codes, and how many were told that it takes a while.
         fn answers(&mut self) -> (Vec<ErrorCode>, usize) {
-            let (mut codes, mut later) = (Vec::new(), 0);
+            let (answers, later) = self.numbered_answers();
+            (answers.into_iter().map(|(_, code, _)| code).collect(), later)
+        }
+
+        /// The numbers of what was answered, with code and base offset.
+        fn numbered_answers(&mut self) -> (Vec<(u64, ErrorCode, i64)>, usize) {
+            let (mut answers, mut later) = (Vec::new(), 0);
             while let Some(message) = self.mail.next_local() {
-                match message {
-                    Message::Reply { body: Reply::Later, .. } => later += 1,
-                    Message::Reply { body, .. } => codes.push(code_of(&body)),
-                    Message::Request { body: Request::Late { body, .. }, .. } => {
-                        codes.push(code_of(&body));
+                let (id, body) = match message {
+                    Message::Reply { id, body } => (id, body),
+                    Message::Request { body: Request::Late { id, body }, .. } => (id, *body),
+                    other => panic!("{other:?}"),
+                };
+                match body {
+                    Reply::Later => later += 1,
+                    Reply::Append(answer) => {
+                        let appended = &answer.partitions[0];
+                        answers.push((id.to_bits(), appended.error, appended.base_offset.0));
                     }
                     other => panic!("{other:?}"),
                 }
             }
-            (codes, later)
+            (answers, later)
         }
     }
 
-    fn code_of(reply: &Reply) -> ErrorCode {
-        let Reply::Append(answer) = reply else { panic!("{reply:?}") };
-        answer.partitions[0].error
+    fn has_window(partition: &Partition) -> bool {
+        partition.check.as_ref().is_some_and(|check| check.has_window())
+    }
+
+    fn key(index: i32) -> PartitionKey {
+        PartitionKey { partition: PartitionIndex(index), ..KEY }
+    }
+
+    /// The end of a file effect on a disk that has room and holds nothing.
+    fn ended(effect: Effect<Message>) -> Option<(Token, FileOutcome)> {
+        let Effect::File(effect) = effect else { return None };
+        let outcome = match &effect {
+            FileEffect::List { .. } => FileOutcome::Listed(Ok(Vec::new())),
+            _ => FileOutcome::Done(Ok(())),
+        };
+        let mut found = None;
+        let _ = effect.map(|token| found = Some(token));
+        found.map(|token| (token, outcome))
+    }
+
+    /// A batch of an idempotent producer that is small and holds [`BOMB_BYTES`].
+    fn bomb(sequence: i32) -> Bytes {
+        let compression = Compression::Zstd { level: 1 };
+        let builder = BatchBuilder::new(Offset(0), compression);
+        let mut builder = builder.producer(ProducerId(5), ProducerEpoch(0), sequence);
+        for _ in 0..BOMB_RECORDS {
+            let value = Some(&[0; BOMB_BYTES / BOMB_RECORDS][..]);
+            builder.append(&NewRecord { value, timestamp: 1_000, ..NewRecord::default() });
+        }
+        builder.build().bytes().clone()
+    }
+
+    fn next_of_producer(sequence: i32) -> Bytes {
+        let builder = BatchBuilder::new(Offset(0), Compression::None);
+        let mut builder = builder.producer(ProducerId(5), ProducerEpoch(0), sequence);
+        builder.append(&NewRecord { timestamp: 1_000, ..NewRecord::default() });
+        builder.build().bytes().clone()
     }
 
     fn batch(value: &[u8]) -> Bytes {
@@ -233,12 +368,8 @@ mod tests {
         let clean_shutdown = false;
         let (recovery_point, log_start_offset) = (Offset(0), Offset(0));
         let first_dirty = None;
-        bench.open(Found::Log(Checkpoints {
-            clean_shutdown,
-            recovery_point,
-            log_start_offset,
-            first_dirty,
-        }));
+        let found = Checkpoints { clean_shutdown, recovery_point, log_start_offset, first_dirty };
+        bench.open(KEY, Found::Log(found));
         let received = batch(&vec![7; BYTES]);
         for _ in 0..FIT + 3 {
             bench.send(received.clone());
@@ -254,8 +385,106 @@ mod tests {
         bench.with(|owner, desk| owner.delete(desk, KEY, Offset(1), Uuid([2; 16])));
         let (codes, _) = bench.answers();
         assert_eq!(codes, [ErrorCode::NOT_LEADER_OR_FOLLOWER; FIT + 1]);
-        bench.open(Found::Nothing);
+        bench.open(KEY, Found::Nothing);
         bench.send(received.clone());
         assert_eq!(bench.answers(), (vec![], 1), "there is room again");
+    }
+
+    #[test]
+    fn a_batch_that_holds_much_is_checked_over_turns_and_only_its_partition_waits() {
+        let mut bench = Bench::with_open(2);
+        let records = i32::try_from(BOMB_RECORDS).expect("few");
+        bench.send_to(0, 1, bomb(0));
+        bench.send_to(0, 2, next_of_producer(records));
+        bench.send_to(1, 3, batch(b"of another partition"));
+        bench.end_turn();
+        assert_eq!(bench.numbered_answers(), (vec![(3, ErrorCode::NONE, 0)], 2));
+        let turns = 1 + bench.end_turns();
+        let expected = (BOMB_BYTES - BYTES_PER_TURN) / BYTES_PER_SLICE;
+        assert!((expected..expected + 3).contains(&turns), "{turns} turns");
+        let in_order = vec![(1, ErrorCode::NONE, 0), (2, ErrorCode::NONE, i64::from(records))];
+        assert_eq!(bench.numbered_answers(), (in_order, 0), "the sequences are in order, too");
+    }
+
+    #[test]
+    fn what_a_turn_has_no_time_for_waits_for_the_next_one() {
+        const BATCHES: usize = 2 * (UNDER_WAY_MAX + 2);
+        let mut bench = Bench::with_open(UNDER_WAY_MAX as i32 + 2);
+        let mut sent = 0;
+        for index in 0..UNDER_WAY_MAX as i32 + 2 {
+            for sequence in 0..2 {
+                sent += 1;
+                bench.send_to(index, sent, bomb(sequence * BOMB_RECORDS as i32));
+            }
+        }
+        let turns = bench.end_turns();
+        let expected = BATCHES * BOMB_BYTES / BYTES_PER_TURN;
+        assert!((expected - 1..expected + expected / 5).contains(&turns), "{turns} turns");
+        let (mut answers, _) = bench.numbered_answers();
+        answers.sort_by_key(|answer| answer.0);
+        let expected = (1..=sent).map(|number| {
+            let base_offset = if number % 2 == 1 { 0 } else { BOMB_RECORDS as i64 };
+            (number, ErrorCode::NONE, base_offset)
+        });
+        assert_eq!(answers, expected.collect::<Vec<_>>());
+        bench.send(batch(b"small"));
+        assert!(!bench.owner.has_work(), "nothing was left in the line");
+    }
+
+    #[test]
+    fn what_waits_for_a_log_stays_before_what_comes_when_its_disk_is_behind() {
+        const BYTES: usize = 1 << 19;
+        let mut bench = Bench::with_open(1);
+        bench.holds_write_backs = true;
+        bench.open(key(1), Found::Nothing);
+        let opening: Vec<_> = bench.effects.drain().filter_map(ended).collect();
+        bench.send_to(1, 1, batch(b"before"));
+        for _ in 0..DIRTY_BYTES_MAX / BYTES as u64 {
+            bench.send_to(0, 0, batch(&vec![7; BYTES]));
+            bench.end_turn();
+        }
+        bench.answers();
+        bench.send_to(0, 2, batch(b"to another log"));
+        bench.send_to(1, 3, batch(b"behind"));
+        bench.end(opening);
+        bench.end_turn();
+        bench.send_to(1, 4, batch(b"last"));
+        bench.end_turn();
+        assert_eq!(bench.numbered_answers(), (vec![], 3), "the disk is behind");
+
+        bench.holds_write_backs = false;
+        let held = std::mem::take(&mut bench.held);
+        assert!(!held.is_empty());
+        bench.end(held);
+        bench.end_turn();
+        bench.end_turn();
+        let (mut answers, _) = bench.numbered_answers();
+        answers.sort_by_key(|answer| answer.0);
+        let offsets: Vec<_> = answers.iter().map(|answer| (answer.0, answer.2)).collect();
+        let of_other = (DIRTY_BYTES_MAX / BYTES as u64) as i64;
+        assert_eq!(offsets, [(1, 0), (2, of_other), (3, 1), (4, 2)]);
+    }
+
+    #[test]
+    fn who_waits_for_a_check_is_told_when_the_log_goes() {
+        let refused = [ErrorCode::NOT_LEADER_OR_FOLLOWER; 2];
+        let leave: [fn(&mut Owner, &mut Desk<'_>); 3] = [
+            |owner, desk| owner.delete(desk, KEY, Offset(1), Uuid([2; 16])),
+            |owner, desk| owner.close_all(desk),
+            |owner, desk| {
+                owner.set_leader(desk, KEY, false, LeaderEpoch(1));
+                owner.end_of_turn(desk);
+            },
+        ];
+        for leave in leave {
+            let mut bench = Bench::with_open(1);
+            bench.send(bomb(0));
+            bench.send(batch(b"behind it"));
+            bench.end_turn();
+            assert_eq!(bench.answers().0, []);
+            bench.with(leave);
+            assert_eq!(bench.answers().0, refused);
+            assert!(!bench.owner.has_work());
+        }
     }
 }

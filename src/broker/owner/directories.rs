@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use base::Token;
 use bytes::Bytes;
-use intercom::{AppendPartition, Appended, PartitionKey};
+use intercom::AppendPartition;
 use protocol::ErrorCode;
 
 use super::{Desk, Notice, Owner};
-use crate::partition::Place;
 
 /// The part of `Setup::dirty_bytes_max` that a shard has at least: a few of the portions that a log
 /// brings to the disk itself.
@@ -17,8 +16,8 @@ const DIRTY_BYTES_PER_SHARD_MIN: u64 = 32 << 20;
 /// Logs of one directory that a shard has brought to the disk at a time because of the directory's
 /// dirt. Few, so that the disk gets long runs of bytes.
 const WRITE_BACKS_MAX: usize = 4;
-/// Bytes of appends that wait for one directory: for its disk to have less dirt, or for a log in it
-/// to open; more are told to try again.
+/// Bytes of appends that wait in one directory: for its disk to have less dirt, for a log in it to
+/// open, or for a check; more are told to try again.
 const WAITING_BYTES_MAX: usize = 32 << 20;
 
 /// What the shard knows of the node's log directories, by their index.
@@ -43,8 +42,9 @@ struct Disk {
     dirty: VecDeque<Token>,
     /// Partitions with a write-back under way that was asked for here.
     cleaning: BTreeSet<Token>,
-    /// Parts of appends that wait until there is less, in order.
-    waiting: VecDeque<(AppendPartition, Place)>,
+    /// Partitions with appends in their queues that wait until there is less, in order.
+    waiting: VecDeque<Token>,
+    /// Bytes in the queues of all its partitions, whatever they wait for.
     waiting_bytes: usize,
 }
 
@@ -83,36 +83,35 @@ impl Directories {
 /// A disk that is slower than what is written to it: its dirt is bounded, and who writes more of it
 /// waits and is not read.
 impl Owner {
-    /// The directory that an append has to wait for, if it has to.
-    pub(super) fn directory_to_wait_for(&self, key: PartitionKey) -> Option<u16> {
-        if !self.directories.is_any_behind {
-            return None;
-        }
-        let partition = self.partitions.get(*self.by_key.get(&key)?)?;
-        let disk = self.directories.disks.get(&partition.directory)?;
-        let is_full = disk.dirty_bytes >= self.directories.dirty_bytes_max;
-        (is_full || !disk.waiting.is_empty()).then_some(partition.directory)
+    /// Whether appends have to wait for this directory: its disk is behind, or others wait.
+    pub(super) fn is_behind(&self, directory: u16) -> bool {
+        let disk = self.directories.is_any_behind.then(|| self.directories.disks.get(&directory));
+        disk.flatten().is_some_and(|disk| {
+            disk.dirty_bytes >= self.directories.dirty_bytes_max || !disk.waiting.is_empty()
+        })
     }
 
-    /// Keeps a part of an append until the directory has less dirt.
-    pub(super) fn wait_for_disk(
-        &mut self,
-        desk: &mut Desk<'_>,
-        directory: u16,
-        mut part: AppendPartition,
-        place: Place,
-    ) {
-        let Some(disk) = self.directories.disks.get_mut(&directory) else { return };
-        if !disk.keep(&mut part) {
-            let refused = Appended::refused(ErrorCode::REQUEST_TIMED_OUT, None);
-            return self.appended(desk, place, refused);
-        }
-        disk.waiting.push_back((part, place));
+    /// Whether the directory has so much dirt that nothing is appended in it.
+    pub(super) fn is_dirty(&self, directory: u16) -> bool {
+        let disk = self.directories.disks.get(&directory);
+        disk.is_some_and(|disk| disk.dirty_bytes >= self.directories.dirty_bytes_max)
+    }
+
+    /// Lets the queue of a partition wait until the directory has less dirt.
+    pub(super) fn wait_for_disk(&mut self, token: Token) {
+        let directory = self.partition(token).directory;
+        self.directories.disks.entry(directory).or_default().waiting.push_back(token);
         self.directories.is_any_behind = true;
-        self.say_later(desk, place.ask);
     }
 
-    /// Makes a part of an append ready to wait for its log; false where too much waits already.
+    /// The queue of a partition waits for the directory no more.
+    pub(super) fn forget_to_wait(&mut self, directory: u16, token: Token) {
+        if let Some(disk) = self.directories.disks.get_mut(&directory) {
+            disk.waiting.retain(|other| *other != token);
+        }
+    }
+
+    /// Makes a part of an append ready to wait; false where too much waits already.
     pub(super) fn keep(&mut self, directory: u16, part: &mut AppendPartition) -> bool {
         self.directories.disks.entry(directory).or_default().keep(part)
     }
@@ -128,14 +127,15 @@ impl Owner {
         if !self.directories.is_any_behind {
             return;
         }
-        let max = self.directories.dirty_bytes_max;
+        for touched in 0..self.touched.len() {
+            self.count_dirt(self.touched[touched]);
+        }
         for directory in self.directories.disks.keys().copied().collect::<Vec<u16>>() {
-            while let Some(disk) = self.directories.disks.get_mut(&directory)
-                && disk.dirty_bytes < max
-                && let Some((part, place)) = disk.waiting.pop_front()
+            while !self.is_dirty(directory)
+                && let Some(disk) = self.directories.disks.get_mut(&directory)
+                && let Some(token) = disk.waiting.pop_front()
             {
-                disk.waiting_bytes -= part.records.len();
-                self.append_now(desk, part, place);
+                self.move_queue(desk, token);
             }
         }
         self.directories.look_behind();
@@ -211,7 +211,7 @@ impl Owner {
         self.refuse_waiting(desk, token);
         self.wake(token);
         let parked = std::mem::take(&mut self.partition(token).parked);
-        self.append_parked(desk, token);
+        self.refuse_queue(desk, token);
         self.ask_again(desk, parked);
         self.end_searches(desk, token, ErrorCode::KAFKA_STORAGE_ERROR);
         self.count_dirt(token);

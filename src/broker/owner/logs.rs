@@ -98,6 +98,10 @@ impl Owner {
         let Some(&token) = self.by_key.get(&key) else { return };
         let partition = self.partitions.get_mut(token).expect("the table is in step");
         partition.set_leader(leads, leader_epoch);
+        if !leads {
+            self.refuse_queue(desk, token);
+        }
+        let partition = self.partition(token);
         if leads && !partition.is_opening() && partition.unavailable().is_none() {
             self.with_log(desk, token, |log, now, effects, _| {
                 log.assign_leader_epoch(now, leader_epoch, effects);
@@ -125,7 +129,7 @@ impl Owner {
         self.wake(token);
         self.with_log(desk, token, |log, _, effects, _| log.remove(random, effects));
         let parked = std::mem::take(&mut self.partition(token).parked);
-        self.append_parked(desk, token);
+        self.refuse_queue(desk, token);
         self.ask_again(desk, parked);
         self.end_searches(desk, token, ErrorCode::UNKNOWN_TOPIC_OR_PARTITION);
     }
@@ -153,6 +157,7 @@ impl Owner {
                 log.flush_turn(now, effects);
                 log.close(now, effects, events);
             });
+            self.refuse_queue(desk, token);
         }
     }
 
@@ -177,6 +182,7 @@ impl Owner {
         self.with_log(desk, token, |log, now, effects, events| {
             log.on_file(now, step, outcome, effects, events);
         });
+        self.search_later(token);
         self.touch(token);
     }
 
@@ -222,6 +228,7 @@ impl Owner {
     pub(crate) fn end_of_turn(&mut self, desk: &mut Desk<'_>) {
         self.end_group_turn(desk);
         self.append_what_waited(desk);
+        self.go_on_working(desk);
         // The list keeps its room from turn to turn; nothing that is done here touches a log.
         let mut touched = std::mem::take(&mut self.touched);
         for token in touched.drain(..) {
@@ -359,13 +366,12 @@ impl Owner {
         }
         self.notices.push(Notice::Opened(key, directory));
         self.host_if_led(desk, token);
-        self.append_parked(desk, token);
+        self.move_queue(desk, token);
         self.ask_again(desk, parked);
     }
 
     fn advanced(&mut self, desk: &mut Desk<'_>, token: Token) {
         let progress = self.partition(token).progress();
-        self.count_dirt(token);
         for (waiter, appended) in progress.done {
             match waiter {
                 Waiter::Ask(place) => self.appended(desk, place, appended),
@@ -385,17 +391,8 @@ impl Owner {
         let partition = self.partition(token);
         tracing::warn!(partition = %partition.name, %cause, "the log is opened in a moment");
         let parked = std::mem::take(&mut partition.parked);
-        self.append_parked(desk, token);
+        self.refuse_queue(desk, token);
         self.ask_again(desk, parked);
-    }
-
-    /// Appends what waited for the log to open, or refuses it where the log is gone.
-    pub(super) fn append_parked(&mut self, desk: &mut Desk<'_>, token: Token) {
-        let directory = self.partition(token).directory;
-        for (part, place) in std::mem::take(&mut self.partition(token).parked_appends) {
-            self.waited(directory, &part);
-            self.append_part(desk, part, place);
-        }
     }
 
     pub(super) fn refuse_waiting(&mut self, desk: &mut Desk<'_>, token: Token) {

@@ -12,6 +12,7 @@ mod groups;
 mod logs;
 mod offsets;
 mod producers;
+mod work;
 
 pub(crate) use logs::{Found, Opening};
 
@@ -33,6 +34,7 @@ use crate::mail::Mail;
 use crate::partition::{Partition, Place};
 use crate::setup::Setup;
 use crate::watches::Watches;
+use work::Line;
 
 /// Partitions of one shard.
 const PARTITIONS_MAX: usize = 1 << 20;
@@ -166,6 +168,7 @@ pub(crate) struct Owner {
     directories: Directories,
     cleaning: Cleaning,
     serving: Slab<Serving>,
+    line: Line,
     /// Whom a search by timestamp is for.
     searches: Map<(Token, Ticket), Place>,
     /// Which asks wait for a position to be found; without a ticket, for any search to end.
@@ -205,6 +208,7 @@ impl Owner {
             directories: Directories::new(setup.data_shards, setup.dirty_bytes_max),
             cleaning: Cleaning::new(&setup.config, setup.data_shards),
             serving: Slab::new(setup.calls_max * SERVING_PER_CALL_MAX),
+            line: Line::default(),
             searches: Map::default(),
             locating: Map::default(),
             watches: Watches::default(),
@@ -276,6 +280,11 @@ impl Owner {
     /// What happened to logs since the last call.
     pub(crate) fn take_notices(&mut self) -> Vec<Notice> {
         std::mem::take(&mut self.notices)
+    }
+
+    /// Whether there is work for the next turn, whatever happens.
+    pub(crate) fn has_work(&self) -> bool {
+        self.line.has_work()
     }
 
     /// When this wants to be called next.

@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use api::{FileEffect, IoErrorKind, IoResult};
-use base::{Instant, Now, Offset, Slab, Uuid};
+use base::{Instant, Now, Offset, Uuid};
 
-use super::search::FLOWS_MAX;
 use super::{Log, LogEffects, LogState};
 use crate::config::{Checkpoints, LogParams};
 use crate::names;
@@ -194,6 +193,7 @@ impl Log {
 
     /// Renames the folder, once nothing is under way.
     pub(super) fn remove_on(&mut self, out: &mut LogEffects) {
+        self.forget_batch_searches();
         let cleans = self.has_cleaning_effects();
         let Some(removing) = &mut self.removing else { return };
         let searches = !self.flows.is_empty();
@@ -271,7 +271,7 @@ impl Log {
         let epochs_idle = self.epochs_file.writing.is_none() && !self.epochs_file.stale;
         if self.writer.sealing.is_empty() && self.writer.sync.under_way.is_none() && epochs_idle {
             self.state = LogState::Closed;
-            self.flows = Slab::new(FLOWS_MAX);
+            self.forget_searches();
             self.tail.clear();
             events.push(LogEvent::Closed { end_offset: self.writer.end });
         }
@@ -342,7 +342,7 @@ impl Log {
         let outstanding = u32::try_from(out.len() - before).expect("segments are few");
         self.forget_places();
         self.tail.clear();
-        self.flows = Slab::new(FLOWS_MAX);
+        self.forget_searches();
         self.state = LogState::Opening;
         self.epochs_file.stale |= self.epochs.truncate_from_end(offset);
         self.dirty_at_most_from(offset);

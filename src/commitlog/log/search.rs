@@ -4,9 +4,9 @@
 use std::ops::ControlFlow;
 
 use api::{FileEffect, FileRef, IoResult};
-use base::{Offset, Token};
+use base::{Offset, Slab, Token};
 use bytes::Bytes;
-use records::{Batch, BatchHeader, NO_TIMESTAMP};
+use records::{Batch, BatchError, BatchHeader, NO_TIMESTAMP, RecordSearch, Searched};
 
 use super::place::{FoundBatch, Located, ReadError};
 use super::{Log, LogEffects, LogState};
@@ -21,8 +21,6 @@ pub(super) const FLOWS_MAX: usize = 64;
 const BLOCK_ENTRIES: u32 = 2048;
 /// A distance between two marks below which the headers are read without asking the index.
 const NEAR_BYTES: u32 = 256 << 10;
-/// The largest record that is unpacked in a search by timestamp, in bytes.
-const RECORD_BYTES_MAX: usize = 128 << 20;
 
 /// A search that is under way. Each has one read under way at a time.
 #[derive(Debug)]
@@ -80,6 +78,8 @@ enum Next {
     },
     Located(Result<FoundBatch, ReadError>),
     Time(Option<FoundTimestamp>),
+    /// [`Log::search_on`] has to look through a batch.
+    Records,
     /// The segment was deleted meanwhile.
     Gone,
     Failed,
@@ -121,10 +121,22 @@ enum TimeStage {
     Times(IndexSearch),
     Offsets(IndexSearch),
     Walk(Box<Scanner>),
-    /// A batch that holds the record, and where to go on if it does not.
+    /// A batch that holds the record is read; and where to go on if it does not.
     Batch {
         end: u64,
     },
+    /// Its records are looked through, by [`Log::search_on`].
+    Records(Box<BatchSearch>),
+}
+
+/// Looks for a record in a batch.
+#[derive(Debug)]
+pub(super) struct BatchSearch {
+    batch: Batch,
+    /// Where the batch behind it begins.
+    end: u32,
+    /// Once it has begun: its window takes memory.
+    records: Option<RecordSearch>,
 }
 
 /// A search in the file of an index, for the last entry up to a key.
@@ -258,10 +270,8 @@ impl Log {
         let next = match (result, &mut flow) {
             (_, Flow::Overtaken(again)) if !is_removed => match again.take() {
                 Some(search) => {
-                    let next =
-                        Next::Read { file: self.segments[0].log.clone(), position: 0, length: 1 };
                     flow = Flow::Time(search);
-                    next
+                    self.first_read()
                 }
                 None => Next::Gone,
             },
@@ -277,14 +287,70 @@ impl Log {
             }
             (Ok(bytes), Flow::Time(search)) => self.time_on(search, &bytes),
         };
+        if matches!(next, Next::Records) {
+            self.batch_searches.push_back(token);
+        }
+        self.go_on(token, flow, next, out, events);
+    }
+
+    /// The first step of a search for a timestamp, whose answer is an event like all others.
+    fn first_read(&self) -> Next {
+        Next::Read { file: self.segments[0].log.clone(), position: 0, length: 1 }
+    }
+
+    /// How many searches have a batch to look through, which [`Log::search_on`] does.
+    pub fn batches_to_search(&self) -> usize {
+        self.batch_searches.len()
+    }
+
+    /// Goes on with the searches that have a batch to look through, one after the other, for about
+    /// `budget` bytes of uncompressed records, and takes from it what it used. What is left waits
+    /// for the next call: a small batch can hold gigabytes.
+    pub fn search_on(
+        &mut self,
+        budget: &mut usize,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        while *budget > 0
+            && let Some(&token) = self.batch_searches.front()
+        {
+            let Some(mut flow) = self.flows.get_mut(token).and_then(Option::take) else {
+                unreachable!("what is searched has its place")
+            };
+            let next = match &mut flow {
+                Flow::Time(search) => match self.place_in(search.segment) {
+                    Some(place) => self.search_batch(search, place, budget),
+                    None => Next::Gone,
+                },
+                Flow::Overtaken(Some(again)) => {
+                    flow = Flow::Time(TimeSearch::new(again.asked, again.segment));
+                    self.first_read()
+                }
+                other => unreachable!("{other:?} looks for no timestamp"),
+            };
+            self.batch_searches.pop_front_if(|_| !matches!(next, Next::Records));
+            self.go_on(token, flow, next, out, events);
+        }
+    }
+
+    /// Does what a search wants next, or says what it has found.
+    fn go_on(
+        &mut self,
+        token: Token,
+        flow: Flow,
+        next: Next,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
         let ticket = Ticket(token);
         let event = match next {
             Next::Read { file, position, length } => {
-                let slot = self.flows.get_mut(token).expect("the search has its place");
-                *slot = Some(flow);
+                self.put_back(token, flow);
                 let token = LogStep(Step::Flow(token));
                 return out.push(FileEffect::Read { token, file, position, length });
             }
+            Next::Records => return self.put_back(token, flow),
             Next::Located(place) => {
                 let offset = flow.locates().expect("only a search for an offset locates");
                 self.remember(Located { offset, place });
@@ -300,6 +366,23 @@ impl Log {
         };
         self.flows.remove(token);
         events.push(event);
+    }
+
+    fn put_back(&mut self, token: Token, flow: Flow) {
+        *self.flows.get_mut(token).expect("the search has its place") = Some(flow);
+    }
+
+    /// Nothing is searched any more.
+    pub(super) fn forget_searches(&mut self) {
+        self.flows = Slab::new(FLOWS_MAX);
+        self.batch_searches.clear();
+    }
+
+    /// Ends the searches that no effect will take on.
+    pub(super) fn forget_batch_searches(&mut self) {
+        for token in self.batch_searches.drain(..) {
+            self.flows.remove(token);
+        }
     }
 
     /// Begins to look for an offset: `None` when too many searches are under way.
@@ -464,16 +547,39 @@ impl Log {
                 }
             }
             TimeStage::Batch { end } => {
-                let end = *end;
-                let wanted = search.timestamp.unwrap_or(NO_TIMESTAMP);
-                match first_record(bytes, wanted, self.log_start_offset) {
-                    Ok(None) => {
-                        let end = u32::try_from(end).expect("a segment is below 2 GB");
-                        self.walk_from(search, place, end)
+                let end = u32::try_from(*end).expect("a segment is below 2 GB");
+                match Batch::read(bytes) {
+                    Ok(Some(batch)) => {
+                        let batch = BatchSearch { batch, end, records: None };
+                        search.stage = TimeStage::Records(Box::new(batch));
+                        Next::Records
                     }
-                    Ok(found) => Next::Time(found),
-                    Err(_) => Next::Failed,
+                    Ok(None) | Err(_) => Next::Failed,
                 }
+            }
+            TimeStage::Records(_) => unreachable!("nothing is read for it"),
+        }
+    }
+
+    /// Goes on looking through a batch.
+    fn search_batch(&self, search: &mut TimeSearch, place: usize, budget: &mut usize) -> Next {
+        let TimeStage::Records(batch) = &mut search.stage else {
+            unreachable!("{search:?} has no batch")
+        };
+        let (wanted, start) = (search.timestamp.unwrap_or(NO_TIMESTAMP), self.log_start_offset);
+        let leader_epoch = batch.batch.header().leader_epoch;
+        match batch.advance(budget, |offset, timestamp| timestamp >= wanted && offset >= start) {
+            Ok(Searched::Paused) => Next::Records,
+            Ok(Searched::Over) => {
+                let end = batch.end;
+                self.walk_from(search, place, end)
+            }
+            Ok(Searched::Found { offset, timestamp }) => {
+                Next::Time(Some(FoundTimestamp { timestamp, offset, leader_epoch }))
+            }
+            Err(error) => {
+                tracing::warn!(partition = %self.partition, %error, "a batch cannot be searched");
+                Next::Failed
             }
         }
     }
@@ -597,6 +703,24 @@ impl Log {
     }
 }
 
+impl BatchSearch {
+    fn advance(
+        &mut self,
+        budget: &mut usize,
+        is_wanted: impl Fn(Offset, i64) -> bool,
+    ) -> Result<Searched, BatchError> {
+        let records = match &mut self.records {
+            Some(records) => records,
+            empty => empty.insert(RecordSearch::new(&self.batch)?),
+        };
+        let before = records.plain_bytes();
+        let searched = records.advance(*budget, is_wanted);
+        let used = usize::try_from(records.plain_bytes() - before).unwrap_or(usize::MAX);
+        *budget = budget.saturating_sub(used);
+        searched
+    }
+}
+
 impl Boundary {
     fn located(&self, bytes: &Bytes) -> Option<Located> {
         let header = BatchHeader::read(bytes.first_chunk()?);
@@ -654,23 +778,6 @@ fn walk(scanner: &mut Scanner, bytes: &[u8], is_wanted: impl Fn(&BatchHeader) ->
         (Ok(_), None) if scanner.finish().is_ok() => Walked::Over,
         (Ok(_), None) => Walked::Corrupt,
     }
-}
-
-fn first_record(
-    bytes: &Bytes,
-    timestamp: i64,
-    log_start_offset: Offset,
-) -> Result<Option<FoundTimestamp>, records::BatchError> {
-    let Some(batch) = Batch::read(bytes)? else { return Ok(None) };
-    let leader_epoch = batch.header().leader_epoch;
-    let mut reader = batch.records(RECORD_BYTES_MAX)?;
-    while let Some(record) = reader.next_record()? {
-        if record.timestamp >= timestamp && record.offset >= log_start_offset {
-            let (timestamp, offset) = (record.timestamp, record.offset);
-            return Ok(Some(FoundTimestamp { timestamp, offset, leader_epoch }));
-        }
-    }
-    Ok(None)
 }
 
 fn position_in(entry: Option<&[u8]>) -> u32 {

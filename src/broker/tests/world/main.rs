@@ -26,6 +26,15 @@ fn batch(values: &[&str]) -> Bytes {
     builder.build().bytes().clone()
 }
 
+/// A small batch of two records, the first of which holds this many bytes.
+fn packed(bytes: usize) -> Bytes {
+    let mut builder = BatchBuilder::new(base::Offset(0), Compression::Zstd { level: 1 });
+    for (value, timestamp) in [(&vec![0; bytes][..], 1_000), (b"small", 2_000)] {
+        builder.append(&NewRecord { timestamp, value: Some(value), ..Default::default() });
+    }
+    builder.build().bytes().clone()
+}
+
 /// Everything can be slow, and no connection breaks: a request that is sent is answered.
 fn slow(seed: u64) -> FaultPlan {
     let mut plan = FaultPlan::rough(&mut base::Random::new(seed));
@@ -70,6 +79,21 @@ fn what_is_produced_is_read_from_every_shard() {
             let response = world.call::<ListOffsetsRequest>(6, &request);
             assert_eq!(response.topics[0].partitions[0].offset, 3);
         }
+    }
+}
+
+#[test]
+fn a_batch_that_holds_much_is_taken_and_searched_over_many_turns() {
+    let mut world = World::new(1, 2, FaultPlan::calm());
+    world.create_topic("orders", 1);
+    let request = client::produce("orders", 0, packed(32 << 20));
+    let response = world.call::<ProduceRequest>(9, &request);
+    assert_eq!(response.responses[0].partition_responses[0].error_code, ErrorCode::NONE);
+    for (timestamp, offset) in [(1_000, 0), (1_001, 1), (2_001, -1)] {
+        let request = client::list_offsets("orders", 0, timestamp);
+        let response = world.call::<ListOffsetsRequest>(6, &request);
+        let found = &response.topics[0].partitions[0];
+        assert_eq!((found.error_code, found.offset), (ErrorCode::NONE, offset));
     }
 }
 
