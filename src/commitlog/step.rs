@@ -94,10 +94,13 @@ pub enum LogEvent {
         /// What it found.
         found: Option<FoundTimestamp>,
     },
-    /// A search by timestamp met bytes that are no batch.
+    /// A search by timestamp cannot go on.
     SearchFailed {
         /// Which.
         ticket: Ticket,
+        /// Whether it met bytes that are no batch (CORRUPT_MESSAGE); else its segment was deleted,
+        /// and it may begin anew.
+        is_corrupt: bool,
     },
     /// [`crate::Log::truncate_to`] is done.
     Truncated {

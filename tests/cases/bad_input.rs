@@ -282,20 +282,22 @@ fn acks_that_cannot_be() {
 fn fetching_beyond_the_end_is_out_of_range() {
     let broker = Broker::shared();
     make_topic(broker, "bad-offsets");
+    produce(&mut broker.connect(), "bad-offsets", 1, &Batch::default().encode());
     let fetch = |offset: i64| {
         let mut body = Bytes::default();
         body.i32(-1).i32(100).i32(1).i32(1 << 20).i8(0);
-        body.i32(1).string("bad-offsets").i32(1).i32(0).i64(offset).i32(1 << 20);
-        let mut stream = send(broker, &request(FETCH, 4, 9, &body.0));
+        body.i32(1).string("bad-offsets").i32(1).i32(0).i64(offset).i64(-1).i32(1 << 20);
+        let mut stream = send(broker, &request(FETCH, 5, 9, &body.0));
         let answered = answer(&mut stream, 9).expect("an answer to Fetch");
-        let at = 4 + 4 + 2 + "bad-offsets".len() + 4 + 4;
-        let bytes = answered.get(at..at + 2).and_then(|bytes| bytes.try_into().ok());
-        bytes.map(i16::from_be_bytes).expect("an error code")
+        let mut rest = Rest(&answered[4 + 4 + 2 + "bad-offsets".len() + 4 + 4..]);
+        // The error code, high watermark, last stable offset and log start offset.
+        (rest.i16(), rest.i64(), rest.i64(), rest.i64())
     };
-    assert_eq!(fetch(0), 0);
-    assert_eq!(fetch(1), 1);
-    assert_eq!(fetch(-5), 1);
-    assert_eq!(fetch(i64::MAX), 1);
+    assert_eq!(fetch(0), (0, 1, 1, 0));
+    assert_eq!(fetch(1), (0, 1, 1, 0));
+    for offset in [2, -5, i64::MAX] {
+        assert_eq!(fetch(offset), (1, -1, -1, -1), "{offset}");
+    }
 }
 
 #[test]

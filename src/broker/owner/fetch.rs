@@ -128,12 +128,11 @@ impl Owner {
             }
             Ok(Read::Locating(ticket)) => Err(NotYet { partition: token, ticket: Some(ticket) }),
             Ok(Read::Busy) => Err(NotYet { partition: token, ticket: None }),
-            Err(ReadError::NotOpen | ReadError::Corrupt) => {
-                Ok(Fetched::refused(ErrorCode::KAFKA_STORAGE_ERROR))
-            }
-            Err(ReadError::OutOfRange { .. }) => {
-                Ok(Fetched { error: ErrorCode::OFFSET_OUT_OF_RANGE, ..fetched })
-            }
+            Err(error) => Ok(Fetched::refused(match error {
+                ReadError::NotOpen => ErrorCode::KAFKA_STORAGE_ERROR,
+                ReadError::Corrupt => ErrorCode::CORRUPT_MESSAGE,
+                ReadError::OutOfRange { .. } => ErrorCode::OFFSET_OUT_OF_RANGE,
+            })),
         }
     }
 

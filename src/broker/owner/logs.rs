@@ -309,8 +309,12 @@ impl Owner {
             LogEvent::TimestampFound { ticket, found } => {
                 self.timestamp_found(desk, token, ticket, found);
             }
-            LogEvent::SearchFailed { ticket } => {
-                self.search_failed(desk, token, ticket, ErrorCode::KAFKA_STORAGE_ERROR);
+            LogEvent::SearchFailed { ticket, is_corrupt } => {
+                let code = match is_corrupt {
+                    true => ErrorCode::CORRUPT_MESSAGE,
+                    false => ErrorCode::LEADER_NOT_AVAILABLE,
+                };
+                self.search_failed(desk, token, ticket, code);
             }
             LogEvent::Truncated { .. } | LogEvent::StartMoved { .. } => {}
             LogEvent::Renamed => self.has_left(token),

@@ -107,7 +107,7 @@ impl Owner {
         self.offset_found(desk, place, answer);
     }
 
-    /// A search by timestamp met what is no batch.
+    /// A search by timestamp has ended without an answer.
     pub(super) fn search_failed(
         &mut self,
         desk: &mut Desk<'_>,

@@ -362,7 +362,8 @@ impl Log {
                 LogEvent::Located { ticket }
             }
             Next::Time(found) => LogEvent::TimestampFound { ticket, found },
-            Next::Gone | Next::Failed => LogEvent::SearchFailed { ticket },
+            Next::Gone => LogEvent::SearchFailed { ticket, is_corrupt: false },
+            Next::Failed => LogEvent::SearchFailed { ticket, is_corrupt: true },
         };
         self.flows.remove(token);
         events.push(event);

@@ -167,6 +167,12 @@ impl World {
         self.fake.disk(self.node).peek(file).expect("it was listed").len()
     }
 
+    /// Damages the one file whose path ends so, at this byte.
+    pub(crate) fn damage(&mut self, end: &str, byte: usize) {
+        let file = self.files().into_iter().find(|file| file.ends_with(end));
+        self.fake.disk(self.node).flip_bit(&file.expect("it is there"), byte);
+    }
+
     pub(crate) fn files(&mut self) -> Vec<PathBuf> {
         self.fake.disk(self.node).files()
     }

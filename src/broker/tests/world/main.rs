@@ -304,3 +304,27 @@ fn a_node_that_stops_while_it_starts_leaves_the_checkpoints_as_they_are() {
         assert_eq!(response.topics[0].partitions[0].offset, 15, "seed {seed}");
     }
 }
+
+#[test]
+fn bytes_that_are_no_batch_are_corrupt_to_whoever_reads_there() {
+    let mut world = World::new(1, 2, FaultPlan::calm());
+    world.create_topic("orders", 1);
+    produced(&mut world, "orders", 0, &["a"]);
+    world.call::<ProduceRequest>(9, &client::produce("orders", 0, packed(10)));
+    world.stop();
+    world.start();
+    assert_eq!(fetched(&mut world, "orders", 0, 0).len(), 3);
+    // The magic of the second batch.
+    world.damage("orders-0/00000000000000000000.log", batch(&["a"]).len() + 16);
+    let response = world.call::<FetchRequest>(12, &client::fetch("orders", 0, 2, 0));
+    let data = &response.responses[0].partitions[0];
+    let offsets = (data.high_watermark, data.last_stable_offset, data.log_start_offset);
+    assert_eq!((data.error_code, offsets), (ErrorCode::CORRUPT_MESSAGE, (-1, -1, -1)));
+    let request = client::list_offsets("orders", 0, 2_000);
+    let response = world.call::<ListOffsetsRequest>(6, &request);
+    assert_eq!(response.topics[0].partitions[0].error_code, ErrorCode::CORRUPT_MESSAGE);
+    let response = world.call::<FetchRequest>(12, &client::fetch("orders", 0, 4, 0));
+    let data = &response.responses[0].partitions[0];
+    let offsets = (data.high_watermark, data.last_stable_offset, data.log_start_offset);
+    assert_eq!((data.error_code, offsets), (ErrorCode::OFFSET_OUT_OF_RANGE, (-1, -1, -1)));
+}
