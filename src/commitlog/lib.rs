@@ -8,9 +8,9 @@
 //!
 //! Depends on: `base`, `records`, and `api` for the effects on files. Deliberately absent: I/O
 //! (effects are appended to a list and their outcomes handed back), the wire, the high watermark
-//! and everything else that needs other replicas. The index of aborted transactions is not here
-//! yet: what it keeps per batch finds a place in the walks of `opening.rs` and in `Log::append`.
+//! and everything else that needs other replicas.
 
+mod aborted;
 mod atomic_file;
 mod cleaner;
 mod config;
@@ -32,6 +32,7 @@ mod testing;
 mod tests;
 mod text;
 
+pub use aborted::AbortedTransaction;
 pub use config::{Checkpoints, LogConfig, LogParams};
 pub use directory::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
 pub use log::{

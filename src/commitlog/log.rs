@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use api::{FileEffect, FileOutcome, FileRef, IoError, IoErrorKind};
 use base::{Duration, Instant, LeaderEpoch, Now, Offset, Slab, Token, TopicId, TopicPartition};
 
+use crate::aborted::Aborted;
 use crate::atomic_file::AtomicFile;
 use crate::config::{Checkpoints, LogConfig, LogParams};
 use crate::epochs::Epochs;
@@ -91,6 +92,7 @@ pub struct Log {
     epochs: Epochs,
     epochs_file: EpochsFile,
     producers: Producers,
+    aborted: Aborted,
     /// Searches; one that is being advanced is taken out of its place.
     flows: Slab<Option<Flow>>,
     /// Those of them that have a batch to look through, in order.
@@ -160,6 +162,7 @@ impl Log {
             epochs: Epochs::default(),
             epochs_file: EpochsFile::default(),
             producers: Producers::default(),
+            aborted: Aborted::default(),
             flows: Slab::new(FLOWS_MAX),
             batch_searches: VecDeque::new(),
             located: VecDeque::new(),
@@ -395,6 +398,7 @@ impl Log {
         self.segments = opened.segments;
         self.epochs = opened.epochs;
         self.producers = opened.producers;
+        self.aborted = opened.aborted;
         let due = now.mono + self.config.file_delete_delay;
         self.set_aside.extend(opened.set_aside.into_iter().map(|file| (due, file)));
         self.state = LogState::Open;

@@ -15,11 +15,12 @@
 //! that ends before its start begins anew at its start. What is above the recovery point is synced
 //! before the log is open.
 
+mod listing;
 mod rebuild;
 mod swap;
 mod walk;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
@@ -28,6 +29,7 @@ use base::{Now, Offset, Uuid};
 use bytes::Bytes;
 use records::BatchHeader;
 
+use crate::aborted::{self, Aborted};
 use crate::atomic_file::AtomicFile;
 use crate::config::{Checkpoints, LogParams};
 use crate::epochs::Epochs;
@@ -42,11 +44,14 @@ use crate::text;
 
 use rebuild::Rebuild;
 use swap::{Swap, SwapProgress};
+use walk::Walk;
 
 /// The largest checkpoint or metadata file that is read, in bytes.
 const TEXT_BYTES_MAX: u32 = 4 << 20;
 /// The largest index file that is loaded, in bytes.
 const INDEX_BYTES_MAX: u32 = 64 << 20;
+/// The largest index of aborted transactions that is loaded, in bytes: every marker of a segment.
+const ABORTED_BYTES_MAX: u32 = 1 << 30;
 /// The largest snapshot of producers that is loaded, in bytes: more than a million of them.
 const SNAPSHOT_BYTES_MAX: u32 = 64 << 20;
 const STEP: LogStep = LogStep(Step::Open);
@@ -63,6 +68,7 @@ pub(crate) struct Opened {
     pub(crate) first_timestamp: Option<i64>,
     pub(crate) epochs: Epochs,
     pub(crate) producers: Producers,
+    pub(crate) aborted: Aborted,
     pub(crate) log_start_offset: Offset,
     pub(crate) end_offset: Offset,
     pub(crate) flushed_end_offset: Offset,
@@ -102,6 +108,8 @@ pub(crate) struct Opening {
     rebuild: Rebuild,
     segments: Vec<Segment>,
     last: Last,
+    /// Where the segments begin that were recovered: their `.txnindex` is made again.
+    recovered: Vec<Offset>,
     set_aside: Vec<FileRef>,
     /// Files that go before the log is open: a new segment could have their names.
     leftovers: Vec<String>,
@@ -149,6 +157,7 @@ enum Stage {
         replayed: bool,
     },
     Replaying(Box<Replay>),
+    LoadingAborted(SegmentFiles),
     LoadingOffsets(SegmentFiles),
     LoadingTimes(SegmentFiles, Bytes),
     LoadingFirst(Box<Walk>),
@@ -173,23 +182,6 @@ struct Replay {
     place: usize,
     log: FileRef,
     scanner: Scanner,
-    follows: bool,
-}
-
-/// A walk over the batches of one segment, to its end.
-#[derive(Debug)]
-struct Walk {
-    files: SegmentFiles,
-    log: FileRef,
-    scanner: Scanner,
-    recovers: bool,
-    index: SegmentIndex,
-    marks: Marks,
-    first_timestamp: Option<i64>,
-    end: Offset,
-    valid_bytes: u64,
-    invalid: Option<Invalid>,
-    /// Whether the state of the producers covers the batches up to here.
     follows: bool,
 }
 
@@ -250,6 +242,7 @@ impl Opening {
             rebuild: Rebuild::default(),
             segments: Vec::new(),
             last: Last::default(),
+            recovered: Vec::new(),
             set_aside: Vec::new(),
             leftovers: Vec::new(),
         }
@@ -311,6 +304,7 @@ impl Opening {
                 }
                 self.stage = Stage::WritingMetadata(file);
             }
+            Stage::LoadingAborted(files) => return self.take_aborted(now, files, outcome, out),
             Stage::LoadingOffsets(files) => {
                 let offsets = found_bytes(outcome)?;
                 self.read(&files, names::TIME_INDEX, INDEX_BYTES_MAX, out);
@@ -451,49 +445,6 @@ impl Opening {
             stage => panic!("an outcome came in the stage {stage:?}"),
         }
         Ok(Progress::Going)
-    }
-
-    /// Sorts the files of the folder: a sentence when there is something that is not understood.
-    fn take_listing(&mut self, entries: &[DirectoryEntry]) -> Option<String> {
-        let mut segments = BTreeMap::new();
-        let mut leftovers = Vec::new();
-        for entry in entries.iter().filter(|entry| !entry.is_directory) {
-            self.has_epochs |= entry.name == names::LEADER_EPOCH_CHECKPOINT;
-            self.has_metadata |= entry.name == names::PARTITION_METADATA;
-            let Some((base, ending)) = names::parse_segment_file(&entry.name) else { continue };
-            if ending == names::SNAPSHOT {
-                self.rebuild.found.insert(base);
-            } else if ending.strip_suffix(names::TEMPORARY) == Some(names::SNAPSHOT) {
-                leftovers.push(entry.name.clone());
-            } else if ending == names::LOG {
-                segments.insert(base, SegmentFiles::new(base, entry));
-            } else if ending.ends_with(names::DELETED) || ending.ends_with(names::CLEANED) {
-                leftovers.push(entry.name.clone());
-            }
-        }
-        for entry in entries {
-            let Some((base, ending)) = names::parse_segment_file(&entry.name) else { continue };
-            let segment = segments.get_mut(&base);
-            match (ending, segment) {
-                (names::INDEX, Some(segment)) => segment.index_bytes = Some(entry.length),
-                (names::TIME_INDEX, Some(segment)) => segment.time_index_bytes = entry.length,
-                (names::INDEX | names::TIME_INDEX | names::TRANSACTION_INDEX, None) => {
-                    tracing::warn!(file = entry.name, "an index without its log is removed");
-                    leftovers.push(entry.name.clone());
-                }
-                _ => {}
-            }
-        }
-        if !self.is_again() {
-            self.leftovers = leftovers;
-        }
-        let too_long = segments.values().find(|files| files.log_bytes > i32::MAX as u64);
-        if let Some(files) = too_long {
-            let name = names::segment_file(&self.params.directory, files.base, names::LOG);
-            return Some(format!("{} is longer than a segment can be", name.display()));
-        }
-        self.waiting = segments.into_values().collect();
-        None
     }
 
     fn read_epochs(&mut self, out: &mut Out) {
@@ -648,10 +599,14 @@ impl Opening {
                 let segment = files.base.0;
                 let partition = &self.params.partition;
                 tracing::info!(%partition, segment, unchecked, "recovering a segment");
-                let scanner = Scanner::checking(0, files.log_bytes);
-                let index = SegmentIndex::default();
-                let walk = self.walk(files, scanner, index, true);
+                let walk = self.recovering(files);
                 return self.walk_on(now, walk, out);
+            }
+            if let Some(bytes) = files.aborted_bytes {
+                let length = u32::try_from(bytes).unwrap_or(u32::MAX).min(ABORTED_BYTES_MAX);
+                self.read(&files, names::TRANSACTION_INDEX, length, out);
+                self.stage = Stage::LoadingAborted(files);
+                return Ok(Progress::Going);
             }
             if self.waiting.is_empty() && self.is_again() {
                 // Its indexes may name what was cut off.
@@ -675,13 +630,12 @@ impl Opening {
             self.rebuild.restart(start);
             return self.end(now, out);
         }
-        if self.rebuild.is_at(end) {
-            return self.end(now, out);
-        }
+        let needed = self.rebuild.needs(end, self.found.clean_shutdown);
+        let Some(up_to) = needed else { return self.end(now, out) };
         let (partition, from) = (&self.params.partition, self.rebuild.end);
         tracing::info!(%partition, %from, %end, "the state of the producers is built again");
         self.rebuild.restart(start.max(self.segments[0].base));
-        self.load_snapshot(now, end, true, out)
+        self.load_snapshot(now, up_to, true, out)
     }
 
     /// The segment that holds the recovery point: from it on all is checked. `None` for the first.
@@ -710,6 +664,36 @@ impl Opening {
         out.push(FileEffect::Read { token: STEP, file: walk.log.clone(), position: 0, length });
         self.stage = Stage::LoadingFirst(walk);
         Ok(Progress::Going)
+    }
+
+    /// What the `.txnindex` of a segment holds; without it the segment is recovered, whose
+    /// `.index` counts as missing then.
+    fn take_aborted(
+        &mut self,
+        now: Now,
+        mut files: SegmentFiles,
+        outcome: FileOutcome,
+        out: &mut Out,
+    ) -> IoResult<Progress> {
+        files.aborted_bytes = None;
+        match aborted::parse(&found_bytes(outcome)?, files.base) {
+            Ok(entries) => entries.into_iter().for_each(|it| self.rebuild.aborted.insert(it)),
+            Err(bad) => {
+                let (partition, segment) = (&self.params.partition, files.base.0);
+                tracing::warn!(%partition, segment, %bad, "an unreadable index of transactions");
+                files.index_bytes = None;
+            }
+        }
+        self.waiting.push_front(files);
+        self.next_segment(now, out)
+    }
+
+    /// A walk that checks a segment from its start.
+    fn recovering(&mut self, files: SegmentFiles) -> Box<Walk> {
+        self.rebuild.recovers(files.base, self.found.log_start_offset);
+        self.recovered.push(files.base);
+        let scanner = Scanner::checking(0, files.log_bytes);
+        self.walk(files, scanner, SegmentIndex::default(), true)
     }
 
     fn walk(
@@ -755,9 +739,7 @@ impl Opening {
         }
         if walk.invalid.is_some() && !walk.recovers {
             // What a clean stop left is not what the flag promised: check it from its start.
-            let scanner = Scanner::checking(0, walk.files.log_bytes);
-            let index = SegmentIndex::default();
-            let walk = self.walk(walk.files, scanner, index, true);
+            let walk = self.recovering(walk.files);
             return self.walk_on(now, walk, out);
         }
         self.end_segment(now, *walk, out)
@@ -841,6 +823,7 @@ impl Opening {
             self.segments.push(segment);
             self.last = Last { end: start, ..Last::default() };
         }
+        outstanding += self.write_aborted(out);
         outstanding += self.remove_snapshots(out);
         outstanding += self.sync_recovered(out);
         let log_start = start.max(self.segments[0].base);
@@ -852,6 +835,27 @@ impl Opening {
         }
         self.stage = Stage::Ending { outstanding };
         Ok(Progress::Going)
+    }
+
+    /// Writes which transactions were aborted in the segments that were recovered, but for the last
+    /// one, whose indexes are written when it ends. Returns the number of outcomes.
+    fn write_aborted(&mut self, out: &mut Out) -> u32 {
+        self.rebuild.aborted.truncate_from_end(self.last.end);
+        self.rebuild.aborted.truncate_from_start(self.segments[0].base);
+        let mut outstanding = 0;
+        let ends: Vec<Offset> = self.segments.iter().skip(1).map(|next| next.base).collect();
+        for (segment, end) in self.segments.iter_mut().zip(ends) {
+            if self.recovered.contains(&segment.base) {
+                let aborted = self.rebuild.aborted.between(segment.base, end);
+                outstanding += segment.write_aborted(&self.params.directory, aborted, STEP, out);
+            }
+        }
+        if outstanding > 0 {
+            let directory = self.params.directory.clone();
+            out.push(FileEffect::SyncDirectory { token: STEP, directory });
+            outstanding += 1;
+        }
+        outstanding
     }
 
     /// Removes the snapshots that belong to nothing any more. Returns the number of outcomes.
@@ -904,6 +908,7 @@ impl Opening {
             first_timestamp: self.last.first_timestamp,
             epochs: std::mem::take(&mut self.epochs),
             producers: std::mem::take(&mut self.rebuild.producers),
+            aborted: std::mem::take(&mut self.rebuild.aborted),
             log_start_offset: self.found.log_start_offset,
             end_offset,
             flushed_end_offset,

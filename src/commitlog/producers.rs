@@ -7,6 +7,7 @@
 
 mod entry;
 mod snapshot;
+mod transactions;
 
 use std::collections::VecDeque;
 
@@ -14,7 +15,10 @@ use base::{Map, Offset, ProducerId};
 use bytes::Bytes;
 use records::BatchHeader;
 
+use crate::aborted::AbortedTransaction;
+
 use entry::{Before, Entry};
+use transactions::Transactions;
 
 pub use entry::{EarlierBatch, ProducerError, ProducerState};
 pub use snapshot::{BadSnapshot, format_snapshot, parse_snapshot};
@@ -29,6 +33,7 @@ const FORGOTTEN_PART: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct Producers {
     entries: Map<ProducerId, Entry>,
+    transactions: Transactions,
     /// What batches changed that are not written yet, in their order.
     unwritten: VecDeque<Change>,
     /// The offset of the newest snapshot; a new one is worth its while above it only.
@@ -67,9 +72,15 @@ impl Producers {
         now_ms: i64,
         expiration_ms: i64,
     ) -> Self {
-        let entries = states.into_iter().map(|state| (state.producer_id, Entry::of(&state)));
-        let mut producers =
-            Self { entries: entries.collect(), snapshot_end: offset, ..Self::default() };
+        let mut producers = Self { snapshot_end: offset, ..Self::default() };
+        for state in states {
+            producers.entries.insert(state.producer_id, Entry::of(&state));
+        }
+        for (id, entry) in &producers.entries {
+            if let Some(begun) = entry.transaction_start() {
+                producers.transactions.restore(begun, *id);
+            }
+        }
         producers.expire(now_ms, expiration_ms);
         producers.make_room(PRODUCERS_MAX);
         producers
@@ -86,20 +97,32 @@ impl Producers {
         self.entries.get(&header.producer_id).map_or(Ok(None), |entry| entry.check(header))
     }
 
-    /// A batch was appended and will be written.
-    pub(crate) fn append(&mut self, header: &BatchHeader, records: &Bytes) {
-        if header.has_producer_id() {
-            let before = self.apply(header, records);
-            let (next, producer_id) = (header.next_offset(), header.producer_id);
-            self.unwritten.push_back(Change { next, producer_id, before });
+    /// A batch was appended and will be written. Returns the transaction that it aborts.
+    pub(crate) fn append(
+        &mut self,
+        header: &BatchHeader,
+        records: &Bytes,
+    ) -> Option<AbortedTransaction> {
+        if !header.has_producer_id() {
+            return None;
         }
+        let (before, aborted) = self.apply(header, records);
+        let (next, producer_id) = (header.next_offset(), header.producer_id);
+        self.unwritten.push_back(Change { next, producer_id, before });
+        aborted
     }
 
-    /// A batch stands in the log. `records` are needed of a control batch only.
-    pub(crate) fn replay(&mut self, header: &BatchHeader, records: &Bytes) {
-        if header.has_producer_id() {
-            self.apply(header, records);
+    /// A batch stands in the log. `records` are needed of a control batch only. Returns the
+    /// transaction that it aborts.
+    pub(crate) fn replay(
+        &mut self,
+        header: &BatchHeader,
+        records: &Bytes,
+    ) -> Option<AbortedTransaction> {
+        if !header.has_producer_id() {
+            return None;
         }
+        self.apply(header, records).1
     }
 
     /// Everything below `end` is written: it will not be taken back.
@@ -109,7 +132,8 @@ impl Producers {
 
     /// What is not written never will be.
     pub(crate) fn take_back(&mut self) {
-        while let Some(Change { producer_id, before, .. }) = self.unwritten.pop_back() {
+        while let Some(Change { next, producer_id, before }) = self.unwritten.pop_back() {
+            let begins = self.transaction_start(producer_id);
             match before {
                 Before::Absent => {
                     self.entries.remove(&producer_id);
@@ -123,7 +147,17 @@ impl Producers {
                     }
                 }
             }
+            let begun = self.transaction_start(producer_id);
+            if begun != begins {
+                let last_offset = Offset(next.0 - 1);
+                self.transactions.take_back(producer_id, last_offset, begun, begins);
+            }
         }
+    }
+
+    /// Where the first transaction begins that is open, or has its marker at `up_to` or above.
+    pub(crate) fn first_unstable(&mut self, up_to: Offset) -> Option<Offset> {
+        self.transactions.first_unstable(up_to)
     }
 
     /// Forgets the producers that wrote nothing for `expiration_ms`, by the timestamps of their
@@ -160,15 +194,28 @@ impl Producers {
         self.unwritten.shrink_to_fit();
     }
 
-    fn apply(&mut self, header: &BatchHeader, records: &Bytes) -> Before {
-        if let Some(entry) = self.entries.get_mut(&header.producer_id) {
-            return entry.append(header, records);
+    fn transaction_start(&self, producer_id: ProducerId) -> Option<Offset> {
+        self.entries.get(&producer_id).and_then(Entry::transaction_start)
+    }
+
+    fn apply(
+        &mut self,
+        header: &BatchHeader,
+        records: &Bytes,
+    ) -> (Before, Option<AbortedTransaction>) {
+        let is_known = self.entries.contains_key(&header.producer_id);
+        if !is_known {
+            self.make_room(PRODUCERS_MAX - 1);
         }
-        self.make_room(PRODUCERS_MAX - 1);
-        let mut entry = Entry::default();
-        entry.append(header, records);
-        self.entries.insert(header.producer_id, entry);
-        Before::Absent
+        let entry = self.entries.entry(header.producer_id).or_default();
+        let begun = entry.transaction_start();
+        let before = entry.append(header, records);
+        let begins = entry.transaction_start();
+        let before = if is_known { before } else { Before::Absent };
+        let aborted = (begun != begins)
+            .then(|| self.transactions.change(header, records, begun, begins))
+            .flatten();
+        (before, aborted)
     }
 
     /// Forgets those that wrote longest ago, when there are more than `most`.

@@ -6,6 +6,7 @@ use api::{DirectoryEntry, FileEffect, FileRef};
 use base::Offset;
 use bytes::Bytes;
 
+use crate::aborted::{self, AbortedTransaction};
 use crate::index::{OFFSET_ENTRY_BYTES, SegmentIndex, TIME_ENTRY_BYTES};
 use crate::marks::Marks;
 use crate::names;
@@ -29,6 +30,8 @@ pub(crate) struct Segment {
     pub(crate) modified_ms: i64,
     /// Whether its files were made.
     pub(crate) is_prepared: bool,
+    /// Whether it has a `.txnindex`.
+    pub(crate) has_aborted: bool,
 }
 
 impl Segment {
@@ -45,6 +48,7 @@ impl Segment {
             first_timestamp: None,
             modified_ms: now_ms,
             is_prepared: false,
+            has_aborted: false,
         }
     }
 
@@ -88,6 +92,25 @@ impl Segment {
             write_whole(file, content, token, out);
         }
         out.push(FileEffect::SyncDirectory { token, directory: folder.to_path_buf() });
+        u32::try_from(out.len() - before).expect("a handful of effects")
+    }
+
+    /// Asks for a `.txnindex` with these aborted transactions: none where it has none and there is
+    /// no file either, as most segments. Returns the number of outcomes.
+    pub(crate) fn write_aborted<T: Copy>(
+        &mut self,
+        folder: &Path,
+        aborted: &[AbortedTransaction],
+        token: T,
+        out: &mut Vec<FileEffect<T>>,
+    ) -> u32 {
+        self.has_aborted |= !aborted.is_empty();
+        if !self.has_aborted {
+            return 0;
+        }
+        let before = out.len();
+        let path = names::segment_file(folder, self.base, names::TRANSACTION_INDEX);
+        write_whole(FileRef::new(path), aborted::format(aborted), token, out);
         u32::try_from(out.len() - before).expect("a handful of effects")
     }
 
@@ -141,13 +164,16 @@ pub(crate) struct SegmentFiles {
     pub(crate) modified_ms: i64,
     pub(crate) index_bytes: Option<u64>,
     pub(crate) time_index_bytes: u64,
+    /// Of the `.txnindex`, while it is not read.
+    pub(crate) aborted_bytes: Option<u64>,
+    pub(crate) has_aborted: bool,
 }
 
 impl SegmentFiles {
     /// What the `.log` of the segment at `base` says.
     pub(crate) fn new(base: Offset, log: &DirectoryEntry) -> Self {
         let (log_bytes, modified_ms) = (log.length, log.modified_ms);
-        Self { base, log_bytes, modified_ms, index_bytes: None, time_index_bytes: 0 }
+        Self { base, log_bytes, modified_ms, ..Self::default() }
     }
 
     /// The segment, with records of `bytes`.
@@ -160,6 +186,7 @@ impl SegmentFiles {
             offset_entries: entries(self.index_bytes.unwrap_or(0), OFFSET_ENTRY_BYTES),
             time_entries: entries(self.time_index_bytes, TIME_ENTRY_BYTES),
             is_prepared: true,
+            has_aborted: self.has_aborted,
             ..Segment::empty(folder, self.base, self.modified_ms)
         }
     }

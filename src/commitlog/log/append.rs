@@ -333,7 +333,9 @@ impl Log {
         if self.must_roll(now, &header, bytes) {
             self.roll(now, header.base_offset);
         }
-        self.producers.append(&header, records);
+        if let Some(aborted) = self.producers.append(&header, records) {
+            self.aborted.insert(aborted);
+        }
         let position = self.active().bytes;
         self.begin_run(position, bytes, header.base_offset);
         let run = self.writer.waiting.back_mut().expect("a run was begun");
@@ -524,6 +526,7 @@ impl Log {
         self.writer.first_timestamp = run.first_timestamp_before;
         self.writer.end = self.writer.written_end;
         self.producers.take_back();
+        self.aborted.truncate_from_end(self.writer.end);
         self.forget_places();
         self.writer.sync.target = self.writer.sync.target.min(self.writer.end);
         self.writer.sync.done = self.writer.flushed_end.max(run.segment);
@@ -690,6 +693,7 @@ impl Log {
             return;
         }
         let place = self.place_of(base);
+        let next = self.segments.get(place + 1).map_or(self.writer.end, |next| next.base);
         let sealing = self.writer.sealing.front_mut().expect("there is one");
         let Some(segment) = self.segments.get_mut(place).filter(|segment| segment.base == base)
         else {
@@ -702,7 +706,10 @@ impl Log {
         }
         let token = LogStep(Step::Seal(base));
         sealing.failed = false;
-        sealing.outstanding = Some(segment.seal(&self.directory, &sealing.index, token, out));
+        let aborted = self.aborted.between(base, next);
+        let outstanding = segment.write_aborted(&self.directory, aborted, token, out);
+        let sealed = segment.seal(&self.directory, &sealing.index, token, out);
+        sealing.outstanding = Some(outstanding + sealed);
     }
 
     /// Puts the segment that is written at the end of those that are sealed: the log closes.

@@ -346,6 +346,7 @@ impl Log {
         self.state = LogState::Opening;
         self.epochs_file.stale |= self.epochs.truncate_from_end(offset);
         self.dirty_at_most_from(offset);
+        self.aborted.truncate_from_end(offset);
         self.writer.flushed_end = self.writer.flushed_end.min(offset);
         let cutting = self.cutting.as_mut().expect("it is being cut");
         cutting.stage = CuttingStage::Cutting { outstanding };
@@ -390,6 +391,7 @@ impl Log {
     pub(super) fn keep_over_cut(&mut self, opened: &mut Opened) -> Option<LogEvent> {
         self.cutting.take()?;
         opened.epochs = std::mem::take(&mut self.epochs);
+        opened.aborted = std::mem::take(&mut self.aborted);
         opened.flushed_end_offset = self.writer.flushed_end.min(opened.end_offset);
         // These are the files that wait in `set_aside` already.
         opened.set_aside.clear();
@@ -426,6 +428,7 @@ impl Log {
             }
         }
         self.forget_places();
+        self.aborted.truncate_from_start(self.segments[0].base);
         self.epochs_file.stale |= self.epochs.truncate_from_start(self.log_start_offset);
         self.write_epochs(now, out);
     }

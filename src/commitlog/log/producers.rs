@@ -7,6 +7,7 @@ use base::{Now, Offset};
 use records::BatchHeader;
 
 use super::{Log, LogEffects};
+use crate::aborted::AbortedTransaction;
 use crate::atomic_file::AtomicFile;
 use crate::names;
 use crate::producers::{EarlierBatch, ProducerError, ProducerState, Snapshot};
@@ -64,6 +65,23 @@ impl Log {
     /// time (`producer.id.expiration.check.interval.ms`).
     pub fn expire_producers(&mut self, now: Now) {
         self.producers.expire(now.wall_ms, self.config.producer_id_expiration_ms);
+    }
+
+    /// Where the first transaction begins that is not decided as far as readers below `up_to`, the
+    /// high watermark, can know: it is open, or its marker lies at `up_to` or above. Offsets that
+    /// are asked about must rise: what lies below is settled.
+    pub fn first_unstable_offset(&mut self, up_to: Offset) -> Option<Offset> {
+        let first = self.producers.first_unstable(up_to)?;
+        Some(first.max(self.log_start_offset))
+    }
+
+    /// The aborted transactions that have records between two offsets, the second one excluded.
+    pub fn aborted_transactions(
+        &self,
+        from: Offset,
+        to: Offset,
+    ) -> impl Iterator<Item = AbortedTransaction> {
+        self.aborted.overlapping(from, to)
     }
 
     pub(super) fn on_snapshot(

@@ -53,6 +53,8 @@ pub struct ReadPlan {
     pub bytes: u32,
     /// As many of them hold at least the first batch whole.
     pub first_bytes: u32,
+    /// No batch of them begins here or above.
+    pub below: Offset,
 }
 
 impl Log {
@@ -80,7 +82,7 @@ impl Log {
             let bytes = found.iter().map(|part| part.len() as u32).sum();
             let first_bytes = found.first().map_or(0, |part| part.len() as u32);
             let parts = found.into_iter().map(Part::Bytes).collect();
-            return Ok(Read::Plan(ReadPlan { parts, bytes, first_bytes }));
+            return Ok(Read::Plan(ReadPlan { parts, bytes, first_bytes, below: up_to }));
         }
         self.read_file(request, up_to, out)
     }
@@ -140,9 +142,12 @@ impl Log {
         // Where the first batch ends is not looked up for this: the next known boundary will do.
         let boundary = || segment.marks.first_behind(start).map(|mark| mark.position - start);
         let first_bytes = first_bytes.or_else(boundary).unwrap_or(length).min(length);
+        let behind = segment.marks.first_behind((start + length).saturating_sub(1));
+        let below = behind
+            .map_or(up_to, |mark| up_to.min(segment.base.plus(i64::from(mark.relative_offset))));
         let (file, position) = (segment.log.clone(), u64::from(start));
         let parts = vec![Part::File(FileSlice { file, position, length })];
-        Ok(Read::Plan(ReadPlan { parts, bytes: length, first_bytes }))
+        Ok(Read::Plan(ReadPlan { parts, bytes: length, first_bytes, below }))
     }
 
     /// The segment and position at which reading from `offset` begins, if they are known.

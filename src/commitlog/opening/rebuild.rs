@@ -8,6 +8,9 @@
 //! | no | one at the segment that is checked first | it is loaded; the checks go over the batches |
 //! | – | one above the end, or one that is damaged | it goes; the one before it is tried |
 //! | – | none, or one that is older | the batches behind it are walked over once more |
+//! | – | none at the start of a segment that is recovered | the same, from the one before it |
+//!
+//! The walks find the aborted transactions of recovered segments, too: hence the last line.
 
 use std::collections::BTreeSet;
 
@@ -15,6 +18,7 @@ use base::{Now, Offset};
 use bytes::Bytes;
 use records::BatchHeader;
 
+use crate::aborted::Aborted;
 use crate::producers::{Producers, Snapshot, parse_snapshot};
 
 /// The state on its way through the segments.
@@ -23,6 +27,11 @@ pub(super) struct Rebuild {
     pub(super) producers: Producers,
     /// The state follows from everything below.
     pub(super) end: Offset,
+    /// The aborted transactions: those that the files held, and those that the batches told of.
+    pub(super) aborted: Aborted,
+    /// The first segment that was recovered while the state was not that at its start: which
+    /// transactions were aborted in it is not known.
+    uncovered: Option<Offset>,
     /// Snapshots in the folder that are not known to be bad.
     pub(super) found: BTreeSet<Offset>,
     /// Snapshots that can be of no use.
@@ -82,7 +91,9 @@ impl Rebuild {
     pub(super) fn take(&mut self, header: &BatchHeader, records: &Bytes, follows: &mut bool) {
         *follows |= header.base_offset <= self.end;
         if !self.is_skipped && *follows && header.last_offset() >= self.end {
-            self.producers.replay(header, records);
+            if let Some(aborted) = self.producers.replay(header, records) {
+                self.aborted.insert(aborted);
+            }
             self.end = header.next_offset();
         }
     }
@@ -106,12 +117,28 @@ impl Rebuild {
         }
     }
 
-    /// Whether the state is that at `end`, where the log ends.
-    pub(super) fn is_at(&mut self, end: Offset) -> bool {
+    /// The segment that begins at `base` is recovered, in a log that begins at `start`.
+    pub(super) fn recovers(&mut self, base: Offset, start: Offset) {
+        self.is_skipped = false;
+        if base.max(start) != self.end {
+            self.uncovered.get_or_insert(base);
+        }
+    }
+
+    /// Whether the state is that at `end`, where the log ends, and no segment needs another one:
+    /// else up to where the snapshot may lie from which all is gone over again.
+    pub(super) fn needs(&mut self, end: Offset, is_clean: bool) -> Option<Offset> {
         if self.is_skipped {
             self.end = end;
         }
-        self.end == end
+        if let Some(base) = self.uncovered.take() {
+            if !is_clean {
+                // Nobody looks into those behind it, and one that is damaged must not stay.
+                self.bad.extend(self.found.split_off(&base.plus(1)));
+            }
+            return Some(base);
+        }
+        (self.end != end).then_some(end)
     }
 
     /// The snapshots that go: those that are bad, those above the end of the log, and those that

@@ -1,15 +1,34 @@
-//! A walk over the batches of a segment, when a log is opened.
+//! A walk over the batches of one segment when a log is opened.
 
 use std::ops::ControlFlow;
 
-use base::LeaderEpoch;
+use api::FileRef;
+use base::{LeaderEpoch, Offset};
 
-use super::{Rebuild, Walk};
+use super::rebuild::Rebuild;
 use crate::config::LogConfig;
 use crate::epochs::Epochs;
-use crate::index;
-use crate::marks::Mark;
-use crate::scan::Invalid;
+use crate::index::{self, SegmentIndex};
+use crate::marks::{Mark, Marks};
+use crate::scan::{Invalid, Scanner};
+use crate::segment::SegmentFiles;
+
+/// A walk over the batches of one segment, to its end.
+#[derive(Debug)]
+pub(super) struct Walk {
+    pub(super) files: SegmentFiles,
+    pub(super) log: FileRef,
+    pub(super) scanner: Scanner,
+    pub(super) recovers: bool,
+    pub(super) index: SegmentIndex,
+    pub(super) marks: Marks,
+    pub(super) first_timestamp: Option<i64>,
+    pub(super) end: Offset,
+    pub(super) valid_bytes: u64,
+    pub(super) invalid: Option<Invalid>,
+    /// Whether the state of the producers covers the batches up to here.
+    pub(super) follows: bool,
+}
 
 impl Walk {
     /// Takes bytes of the segment: whether an epoch came up that was not known.

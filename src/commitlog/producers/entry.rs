@@ -168,8 +168,7 @@ impl Entry {
             offset_delta: last.map_or(0, |span| span.offset_delta),
             last_timestamp: self.last_timestamp,
             coordinator_epoch: self.coordinator_epoch,
-            transaction_start: (self.transaction_start >= 0)
-                .then_some(Offset(self.transaction_start)),
+            transaction_start: self.transaction_start(),
         }
     }
 
@@ -254,6 +253,11 @@ impl Entry {
 
     pub(super) fn is_expired(&self, now_ms: i64, expiration_ms: i64) -> bool {
         self.transaction_start < 0 && now_ms.saturating_sub(self.last_timestamp) >= expiration_ms
+    }
+
+    /// Where its open transaction begins.
+    pub(super) fn transaction_start(&self) -> Option<Offset> {
+        (self.transaction_start >= 0).then_some(Offset(self.transaction_start))
     }
 
     /// Where it wrote last, if it has no transaction open.

@@ -18,10 +18,7 @@ const SNAPSHOTS: [i64; 7] = [21, 42, 63, 84, 105, 128, 134];
 const FIXTURE_END: Offset = Offset(134);
 
 fn fixture() -> Disk {
-    let mut disk = kafka_log("producers-0");
-    // The index of aborted transactions is not written yet.
-    disk.files.remove(&Bench::path("00000000000000000105.txnindex"));
-    disk
+    kafka_log("producers-0")
 }
 
 fn fixture_config() -> LogConfig {
@@ -314,6 +311,146 @@ fn the_state_is_rebuilt_from_the_newest_snapshot_that_can_be_trusted() {
     remove(&mut disk, &SNAPSHOTS);
     let bench = Bench::open(disk, fixture_config(), clean());
     assert_eq!(states_of(&bench), []);
+}
+
+const ABORTED: &str = "00000000000000000105.txnindex";
+
+/// What Kafka's index of aborted transactions holds: producer, first, last and stable offset.
+fn aborted_of(bench: &Bench) -> Vec<(i64, i64, i64, i64)> {
+    let all = bench.log.aborted_transactions(Offset(0), Offset(i64::MAX));
+    all.map(|it| (it.producer_id.0, it.first_offset.0, it.last_offset.0, it.last_stable_offset.0))
+        .collect()
+}
+
+#[test]
+fn aborted_transactions_are_found_again_whatever_is_damaged() {
+    let clean_bench = Bench::open(fixture(), fixture_config(), clean());
+    let expected = aborted_of(&clean_bench);
+    assert_eq!(expected.len(), fixture().files[&Bench::path(ABORTED)].len() / 34);
+    assert!(!expected.is_empty());
+    let remove = |disk: &mut Disk, name: &str| {
+        disk.files.remove(&Bench::path(name)).expect("it is there");
+    };
+    let killed = Checkpoints::default();
+    let killed_late = Checkpoints { recovery_point: Offset(110), ..killed };
+    let killed_behind = Checkpoints { recovery_point: Offset(130), ..killed };
+    type Damage<'a> = &'a dyn Fn(&mut Disk);
+    let torn: Damage<'_> = &|disk| {
+        disk.files.get_mut(&Bench::path(ABORTED)).expect("it is there").truncate(33);
+    };
+    let newer: Damage<'_> =
+        &|disk| disk.files.get_mut(&Bench::path(ABORTED)).expect("it is there")[1] = 9;
+    let without: Damage<'_> = &|disk| remove(disk, ABORTED);
+    let without_snapshots: Damage<'_> = &|disk| {
+        remove(disk, ABORTED);
+        disk.files.retain(|path, _| path.extension().is_none_or(|it| it != "snapshot"));
+    };
+    let without_index: Damage<'_> = &|disk| {
+        remove(disk, ABORTED);
+        remove(disk, "00000000000000000105.index");
+    };
+    let table: [(&str, Checkpoints, Damage<'_>); 9] = [
+        ("killed", killed, &|_| {}),
+        ("killed, without", killed, without),
+        ("killed, torn", killed, torn),
+        ("killed, nothing but batches", killed, without_snapshots),
+        ("killed late, nothing but batches", killed_late, without_snapshots),
+        ("killed late, torn", killed_late, torn),
+        ("killed behind, torn", killed_behind, torn),
+        ("clean, of a newer version", clean(), newer),
+        ("clean, the segment is recovered", clean(), without_index),
+    ];
+    for (what, found, damage) in table {
+        let mut disk = fixture();
+        damage(&mut disk);
+        let bench = Bench::open(disk, fixture_config(), found);
+        assert_eq!(aborted_of(&bench), expected, "{what}");
+        assert_eq!(states_of(&bench), kafka_states(134), "{what}");
+        let closed = bench.close();
+        let (path, all) = (Bench::path(ABORTED), fixture().files);
+        assert_eq!(closed.files.get(&path), all.get(&path), "{what}");
+    }
+}
+
+#[test]
+fn readers_of_committed_records_stop_before_what_is_not_decided() {
+    let mut bench = Bench::open(fixture(), fixture_config(), clean());
+    let open = kafka_states(134).iter().filter_map(|state| state.transaction_start).min();
+    assert!(open.is_some(), "Kafka left one open");
+    assert_eq!(bench.log.first_unstable_offset(FIXTURE_END), open);
+    // Behind a cut in the middle of one that was aborted it is open again, and not aborted.
+    let (producer, first, last, _) = aborted_of(&bench)[0];
+    bench.log.truncate_to(bench.now, Offset(last), &mut bench.out, &mut bench.events);
+    bench.run();
+    assert_eq!(aborted_of(&bench), []);
+    let starts: Vec<_> = bench
+        .log
+        .producers()
+        .filter_map(|it| Some((it.producer_id.0, it.transaction_start?.0)))
+        .collect();
+    assert!(starts.contains(&(producer, first)), "{starts:?}");
+    // Its marker comes again, and counts once readers see it.
+    let marker = fixture_batches().into_iter().find(|it| it.header().base_offset == Offset(last));
+    let marker = marker.expect("Kafka wrote it");
+    bench.log.append(bench.now, &[appended(&marker)]).expect("there is room");
+    let before = bench.log.first_unstable_offset(Offset(last));
+    assert!(before.is_some_and(|offset| offset <= Offset(first)), "{before:?}");
+    let behind = bench.log.first_unstable_offset(Offset(last + 1));
+    assert!(behind != Some(Offset(first)), "{behind:?}");
+    assert_eq!(aborted_of(&bench).len(), 1);
+    // A write that fails takes it back.
+    bench.disk.failing = Some(("write", IoErrorKind::NoSpace));
+    bench.run_some(9);
+    bench.disk.failing = None;
+    bench.run();
+    assert_eq!(aborted_of(&bench), []);
+    assert!(bench.log.first_unstable_offset(Offset(last)).is_some_and(|it| it <= Offset(first)));
+}
+
+#[test]
+fn what_is_taken_back_opens_and_ends_no_transaction() {
+    // A transaction of one record, and the marker that aborts it.
+    let batches = fixture_batches();
+    let of = |offset| {
+        let batch = batches.iter().find(|batch| batch.header().base_offset == Offset(offset));
+        let batch = batch.expect("Kafka wrote it");
+        (batch.header(), batch.record_bytes())
+    };
+    let ((record, bytes), (marker, marker_bytes)) = (of(119), of(120));
+    let (begin, end) = (record.base_offset, marker.next_offset());
+    let mut producers = Producers::empty(Offset(0));
+    assert_eq!(producers.append(record, &bytes), None);
+    assert_eq!(producers.first_unstable(end), Some(begin));
+    producers.take_back();
+    assert_eq!(producers.first_unstable(begin), None, "it was not begun");
+
+    producers.append(record, &bytes);
+    producers.written(marker.base_offset);
+    let aborted = producers.append(marker, &marker_bytes).expect("it aborts");
+    assert_eq!((aborted.first_offset, aborted.last_offset), (begin, marker.base_offset));
+    producers.take_back();
+    assert_eq!(producers.first_unstable(end), Some(begin), "it was not ended");
+
+    producers.append(marker, &marker_bytes);
+    assert_eq!(producers.first_unstable(marker.base_offset), Some(begin), "nobody reads its end");
+    assert_eq!(producers.first_unstable(end), None);
+
+    let mut producers = Producers::empty(Offset(0));
+    producers.append(record, &bytes);
+    producers.append(marker, &marker_bytes);
+    producers.take_back();
+    assert_eq!(producers.first_unstable(begin), None, "neither was begun nor ended");
+}
+
+#[test]
+fn aborted_transactions_go_with_the_segment_of_their_markers() {
+    let mut bench = Bench::open(fixture(), fixture_config(), clean());
+    let all = aborted_of(&bench);
+    for (start, left) in [(127, all.as_slice()), (128, &[])] {
+        bench.log.delete_records(bench.now, Offset(start), &mut bench.out).expect("it is there");
+        bench.run();
+        assert_eq!(aborted_of(&bench), left, "{start}");
+    }
 }
 
 #[test]
