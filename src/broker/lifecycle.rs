@@ -2,7 +2,7 @@
 //!
 //! | stage | what happens | it ends when |
 //! |---|---|---|
-//! | `Loading` | directories and the metadata log are read | both are, and stray logs set aside |
+//! | `Loading` | the metadata log is read, then the directories | both are, and strays set aside |
 //! | `Registering` | partitions and listeners open | the controller has unfenced this broker |
 //! | `Serving` | | the node is asked to stop |
 //! | `ClosingLogs` | every log is synced and trimmed | the last one is closed, or has failed |
@@ -59,7 +59,9 @@ impl Shard {
         self.life.is_stopping()
     }
 
-    pub(crate) fn started(&mut self, io: &mut Io<'_>) {
+    /// As keeper: the metadata is there, and nothing in it is unknown. Only now the directories are
+    /// opened, which takes their marks of a clean shutdown away.
+    pub(crate) fn open_directories(&mut self, io: &mut Io<'_>) {
         if !self.setup.is_keeper() {
             return;
         }

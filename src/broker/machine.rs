@@ -19,7 +19,8 @@ impl Machine for Shard {
     fn step(&mut self, now: Now, event: Event<Message>, effects: &mut Effects<Message>) {
         let io = &mut Io { now, effects };
         match event {
-            Event::Started => self.started(io),
+            // The first image begins everything.
+            Event::Started => {}
             Event::Listening { token, result } => self.listening(io, token, result),
             Event::Accepted { token, socket, .. } => self.accepted(io, token, socket),
             Event::Opened { socket, listener, peer } => {

@@ -56,6 +56,7 @@ pub(crate) struct Partition {
     leads: bool,
     leader_epoch: LeaderEpoch,
     high_watermark: Offset,
+    last_stable_offset: Offset,
     waiting: VecDeque<Waiting>,
     /// Records that were appended since a sync was last demanded by `flush.messages`.
     unflushed_records: i64,
@@ -120,6 +121,7 @@ impl Partition {
             leads: false,
             leader_epoch: LeaderEpoch::NONE,
             high_watermark: Offset(0),
+            last_stable_offset: Offset(0),
             waiting: VecDeque::new(),
             unflushed_records: 0,
             counted_dirt: 0,
@@ -145,10 +147,20 @@ impl Partition {
         self.high_watermark
     }
 
-    /// Offsets below it belong to decided transactions. No producer can open one yet, so that it
-    /// is the high watermark.
+    /// Offsets below it belong to decided transactions, and can be read.
     pub(crate) fn last_stable_offset(&self) -> Offset {
-        self.high_watermark
+        self.last_stable_offset.max(self.log.log_start_offset())
+    }
+
+    /// Up to where a client may read.
+    pub(crate) fn readable_end(&self, read_committed: bool) -> Offset {
+        if read_committed { self.last_stable_offset() } else { self.high_watermark }
+    }
+
+    fn set_high_watermark(&mut self, offset: Offset) {
+        self.high_watermark = offset;
+        let unstable = self.log.first_unstable_offset(offset);
+        self.last_stable_offset = unstable.map_or(offset, |first| first.min(offset));
     }
 
     /// The newest epoch of its leaders.
@@ -192,7 +204,7 @@ impl Partition {
 
     /// The log is open: what it has was acknowledged, or may have been, and can be read.
     pub(crate) fn opened(&mut self) {
-        self.high_watermark = self.log.written_end_offset();
+        self.set_high_watermark(self.log.written_end_offset());
         self.has_opened = true;
         self.known = None;
     }
@@ -404,7 +416,7 @@ impl Partition {
                 break;
             }
             let waiting = self.waiting.pop_front().expect("there is a front");
-            self.high_watermark = waiting.end_offset;
+            self.set_high_watermark(waiting.end_offset);
             progress.moved = true;
             let appended = Appended {
                 error: ErrorCode::NONE,

@@ -22,7 +22,12 @@ impl Shard {
     pub(crate) fn published(&mut self, io: &mut Io<'_>, published: Published) {
         let old = self.view.replace(published).map(|view| view.image);
         match old {
-            None => self.begin_when_loaded(io),
+            // Too late: what nobody has opened is left as it is.
+            None if self.is_stopping() => {}
+            None => {
+                self.open_directories(io);
+                self.begin_when_loaded(io);
+            }
             Some(old) if self.has_begun() => self.apply_changes(io, &old),
             Some(_) => {}
         }

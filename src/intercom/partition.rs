@@ -132,6 +132,9 @@ pub struct Fetched {
     pub bytes: u32,
     /// How many of them are kept at least when `parts` are cut, so that a whole batch is left.
     pub bytes_uncut: u32,
+    /// Who aborted a transaction that has records among them, and where it began; only for those
+    /// who read what was committed.
+    pub aborted: Vec<(ProducerId, Offset)>,
 }
 
 impl Fetched {
@@ -145,6 +148,7 @@ impl Fetched {
             parts: Vec::new(),
             bytes: 0,
             bytes_uncut: 0,
+            aborted: Vec::new(),
         }
     }
 

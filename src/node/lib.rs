@@ -12,7 +12,7 @@ use std::sync::Arc;
 use api::Machine;
 use base::{NodeId, Random, ShardId, Uuid};
 use broker::{Setup, Shard};
-use config::BrokerConfig;
+use config::{BrokerConfig, Value};
 use quorum::{Quorum, QuorumParams};
 
 pub use broker::{ListenerSetup, LogDirectorySetup};
@@ -138,6 +138,14 @@ fn check(config: &BrokerConfig) -> Result<(), String> {
         return Err("authorizer.class.name: ACLs are not enforced yet, and a node that ignores \
                     them would let everybody in. Remove the setting to start without"
             .to_owned());
+    }
+    let tiered = config.settings().get("remote.log.storage.system.enable");
+    if tiered == Some(&Value::Boolean(true)) {
+        return Err(
+            "remote.log.storage.system.enable: there is no tiered storage yet, and what is \
+                    in a tier could not be read. Remove the setting to start without"
+                .to_owned(),
+        );
     }
     Ok(())
 }

@@ -8,12 +8,16 @@
 //! | the epoch is claimed | the claim is durable |
 //! | activation | its records are committed |
 
+use std::sync::Arc;
+
 use api::Effects;
 use base::{Now, Offset};
 use bytes::Bytes;
 use controller::Activation;
 use intercom::{Endpoint, Message};
-use metadata::{Batch, Controller, Image, Provenance, SecurityProtocol, Timeline, VersionedRecord};
+use metadata::{
+    Batch, Controller, Image, Provenance, Resource, SecurityProtocol, Timeline, VersionedRecord,
+};
 use raft::snapshot::{Snapshot, SnapshotId};
 use raft::{ElectionState, Found, VoterEndpoint, control_records};
 use records::Batches;
@@ -21,8 +25,26 @@ use records::Batches;
 use crate::shard::{Loading, Quorum, Stage};
 use crate::store::StoreEvent;
 
+/// Whether a topic keeps its older segments elsewhere (KIP-405).
+const REMOTE_STORAGE: &str = "remote.storage.enable";
+
 /// Why a node cannot go on with what it found; a sentence for the person who starts it.
 type Refusal = String;
+
+/// A topic whose older segments are in a tier is not served without them.
+fn refuse_tiered(image: &Image) -> Result<(), Refusal> {
+    let is_tiered = |name: &&Arc<str>| {
+        let value = image.config(&Resource::topic(Arc::clone(name)), REMOTE_STORAGE);
+        value.is_some_and(|value| value.trim().eq_ignore_ascii_case("true"))
+    };
+    let names = image.topic_ids().iter().map(|(name, _)| name);
+    names.into_iter().find(is_tiered).map_or(Ok(()), |name| {
+        Err(format!(
+            "The topic {name} has {REMOTE_STORAGE}=true: what is in a tier could not be read, and \
+             nothing was changed"
+        ))
+    })
+}
 
 impl Quorum {
     /// Takes what was read, and asks for what comes next.
@@ -58,7 +80,10 @@ impl Quorum {
             }
             StoreEvent::SnapshotRead(bytes) => self.take_snapshot(loading, bytes)?,
             StoreEvent::Opened => loading.log_is_open = true,
-            StoreEvent::Loaded(bytes) if bytes.is_empty() => return Ok(true),
+            StoreEvent::Loaded(bytes) if bytes.is_empty() => {
+                refuse_tiered(self.timeline.applied())?;
+                return Ok(true);
+            }
             StoreEvent::Loaded(bytes) => {
                 let next = self.take_batches(loading, bytes)?;
                 self.store.load_on(next, effects);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use api::{Part, SocketId};
 use base::{Duration, Instant, LeaderEpoch, Offset, PartitionIndex, ShardId, Token};
 use intercom::{FetchAsk, FetchPartition, Fetched, PartitionKey, Reply, Request, Watch};
-use protocol::fetch_response::{FetchableTopicResponse, PartitionData};
+use protocol::fetch_response::{AbortedTransaction, FetchableTopicResponse, PartitionData};
 use protocol::{DecodeError, ErrorCode, FetchRequest, FetchResponse, Records, RequestFrame, Str};
 
 use crate::sessions::{Context, FetchKey, NO_SESSION, SessionError, Told, TopicKey, Wanted};
@@ -287,13 +287,17 @@ fn data_of(
         gaps.push(fetched.parts);
         Records::Elsewhere { length: fetched.bytes, slot }
     };
+    let aborted = fetched.aborted.into_iter().map(|(producer_id, first_offset)| {
+        let (producer_id, first_offset) = (producer_id.0, first_offset.0);
+        AbortedTransaction { producer_id, first_offset, ..Default::default() }
+    });
     PartitionData {
         partition_index,
         error_code: fetched.error,
         high_watermark: fetched.high_watermark.0,
         last_stable_offset: fetched.last_stable_offset.0,
         log_start_offset: fetched.log_start_offset.0,
-        aborted_transactions: read_committed.then(Vec::new),
+        aborted_transactions: read_committed.then(|| aborted.collect()),
         records: Some(records),
         ..Default::default()
     }

@@ -97,11 +97,7 @@ impl Owner {
         if let Err(code) = partition.check_leader_epoch(part.leader_epoch) {
             return Ok(Fetched::refused(code));
         }
-        let up_to = if read_committed {
-            partition.last_stable_offset()
-        } else {
-            partition.high_watermark()
-        };
+        let up_to = partition.readable_end(read_committed);
         let request = ReadRequest {
             offset: part.offset,
             up_to,
@@ -109,13 +105,10 @@ impl Owner {
             at_least_one,
         };
         let mut fetched = Fetched {
-            error: ErrorCode::NONE,
             high_watermark: partition.high_watermark(),
             last_stable_offset: partition.last_stable_offset(),
             log_start_offset: partition.log.log_start_offset(),
-            parts: Vec::new(),
-            bytes: 0,
-            bytes_uncut: 0,
+            ..Fetched::refused(ErrorCode::NONE)
         };
         let read = partition.log.read(request, &mut self.log_effects);
         self.file_log_effects(desk, token);
@@ -124,6 +117,11 @@ impl Owner {
                 fetched.parts = plan.parts;
                 fetched.bytes = plan.bytes;
                 fetched.bytes_uncut = plan.first_bytes;
+                if read_committed {
+                    let log = &self.partition(token).log;
+                    let aborted = log.aborted_transactions(part.offset, plan.below);
+                    fetched.aborted = aborted.map(|it| (it.producer_id, it.first_offset)).collect();
+                }
                 Ok(fetched)
             }
             Ok(Read::Locating(ticket)) => Err(NotYet { partition: token, ticket: Some(ticket) }),

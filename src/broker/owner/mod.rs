@@ -169,8 +169,8 @@ pub(crate) struct Owner {
     cleaning: Cleaning,
     serving: Slab<Serving>,
     line: Line,
-    /// Whom a search by timestamp is for.
-    searches: Map<(Token, Ticket), Place>,
+    /// Whom a search by timestamp is for, and whether they read only what was committed.
+    searches: Map<(Token, Ticket), (Place, bool)>,
     /// Which asks wait for a position to be found; without a ticket, for any search to end.
     locating: Map<(Token, Option<Ticket>), Vec<Token>>,
     watches: Watches,

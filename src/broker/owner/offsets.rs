@@ -36,7 +36,7 @@ impl Owner {
             match self.look_up(desk, part) {
                 Ok(Lookup::Found(found)) => self.offset_found(desk, place, found),
                 Ok(Lookup::Searching(partition, ticket)) => {
-                    self.searches.insert((partition, ticket), place);
+                    self.searches.insert((partition, ticket), (place, part.read_committed));
                 }
                 Err(code) => self.offset_found(desk, place, FoundOffset::refused(code)),
             }
@@ -60,12 +60,7 @@ impl Owner {
         let ticket = match part.timestamp {
             special::LATEST => {
                 let epoch = partition.leader_epoch();
-                let end = if part.read_committed {
-                    partition.last_stable_offset()
-                } else {
-                    partition.high_watermark()
-                };
-                return found(end, epoch);
+                return found(partition.readable_end(part.read_committed), epoch);
             }
             special::EARLIEST | special::EARLIEST_LOCAL => {
                 let start = log.log_start_offset();
@@ -83,7 +78,7 @@ impl Owner {
         Ok(Lookup::Searching(token, ticket))
     }
 
-    /// A search by timestamp has ended. What lies at or above the high watermark is not shown.
+    /// A search by timestamp has ended. What those who asked may not read yet is not shown.
     pub(super) fn timestamp_found(
         &mut self,
         desk: &mut Desk<'_>,
@@ -92,9 +87,11 @@ impl Owner {
         found: Option<commitlog::FoundTimestamp>,
     ) {
         // The log searches for its own retention too: that is nobody's answer.
-        let Some(place) = self.searches.remove(&(partition, ticket)) else { return };
-        let high_watermark = self.partition(partition).high_watermark();
-        let visible = found.filter(|found| found.offset < high_watermark);
+        let Some((place, read_committed)) = self.searches.remove(&(partition, ticket)) else {
+            return;
+        };
+        let end = self.partition(partition).readable_end(read_committed);
+        let visible = found.filter(|found| found.offset < end);
         let answer = visible.map_or(
             FoundOffset { error: ErrorCode::NONE, ..FoundOffset::refused(ErrorCode::NONE) },
             |found| FoundOffset {
@@ -115,7 +112,7 @@ impl Owner {
         ticket: Ticket,
         error: ErrorCode,
     ) {
-        if let Some(place) = self.searches.remove(&(partition, ticket)) {
+        if let Some((place, _)) = self.searches.remove(&(partition, ticket)) {
             self.offset_found(desk, place, FoundOffset::refused(error));
         }
     }

@@ -1,5 +1,6 @@
 //! A world with one node and a client that asks one thing at a time, or several.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -177,13 +178,26 @@ impl World {
         self.fake.disk(self.node).files()
     }
 
+    /// All files with what is in them.
+    pub(crate) fn contents(&mut self) -> BTreeMap<PathBuf, Vec<u8>> {
+        let files = self.files();
+        let disk = self.fake.disk(self.node);
+        let content = |file: &PathBuf| disk.peek(file).expect("it was listed").to_vec();
+        files.into_iter().map(|file| (file.clone(), content(&file))).collect()
+    }
+
+    /// Puts a file on the disk, as if it had always been there.
+    pub(crate) fn install(&mut self, path: &str, content: &[u8]) {
+        self.fake.disk(self.node).install(Path::new(path), content);
+    }
+
     pub(crate) fn start(&mut self) {
         self.start_with(|_| {});
     }
 
-    /// Starts the node, which learns nothing of the metadata.
-    pub(crate) fn start_without_quorum(&mut self) {
-        self.start_with(|script| script.is_silent = true);
+    /// Starts the node; only so many of its shards learn of the metadata.
+    pub(crate) fn start_heard_by(&mut self, shards: u16) {
+        self.start_with(|script| script.heard_by = shards);
     }
 
     fn start_with(&mut self, set_up: impl FnOnce(&mut Script)) {
@@ -457,6 +471,14 @@ pub(crate) fn bytes(partition: &PartitionData) -> usize {
         Records::Bytes(bytes) => bytes.len(),
         other => panic!("{other:?} was decoded"),
     })
+}
+
+/// The first offset of the batches in a fetched partition, and the one behind the last that is
+/// whole.
+pub(crate) fn offsets(partition: &PartitionData) -> Option<(i64, i64)> {
+    let Some(Records::Bytes(bytes)) = &partition.records else { return None };
+    let whole: Vec<_> = Batches::new(bytes.clone()).map_while(Result::ok).collect();
+    Some((whole.first()?.header().base_offset.0, whole.last()?.header().next_offset().0))
 }
 
 /// The values of the records in a fetched partition.

@@ -6,6 +6,7 @@ mod directories;
 mod limits;
 mod recreated;
 mod script;
+mod transactions;
 
 use base::Duration;
 use bytes::Bytes;
@@ -286,12 +287,14 @@ fn a_node_that_stops_in_order_marks_its_directory_clean() {
 fn a_node_that_stops_while_it_starts_leaves_the_checkpoints_as_they_are() {
     for seed in 0..10 {
         let mut world = World::new(seed, 2, slow(seed));
-        world.create_topic("orders", 1);
-        produced(&mut world, "orders", 0, &["x"; 20]);
-        world.delete_records("orders", 0, 15);
+        world.create_topic("orders", 2);
+        for partition in [0, 1] {
+            produced(&mut world, "orders", partition, &["x"; 20]);
+            world.delete_records("orders", partition, 15);
+        }
         world.stop();
-        world.start_without_quorum();
-        // The directories are read, and nothing is known of what has to be in them.
+        // The directories are read, and one shard does not know what has to be in them.
+        world.start_heard_by(1);
         for _ in 0..TRIES {
             world.pause();
         }
@@ -299,9 +302,11 @@ fn a_node_that_stops_while_it_starts_leaves_the_checkpoints_as_they_are() {
         let files = world.files();
         assert!(!files.iter().any(|file| file.ends_with(".kafka_cleanshutdown")), "{files:?}");
         world.start();
-        let request = client::list_offsets("orders", 0, -2);
-        let response = world.call::<ListOffsetsRequest>(6, &request);
-        assert_eq!(response.topics[0].partitions[0].offset, 15, "seed {seed}");
+        for partition in [0, 1] {
+            let request = client::list_offsets("orders", partition, -2);
+            let response = world.call::<ListOffsetsRequest>(6, &request);
+            assert_eq!(response.topics[0].partitions[0].offset, 15, "seed {seed}");
+        }
     }
 }
 
@@ -327,4 +332,20 @@ fn bytes_that_are_no_batch_are_corrupt_to_whoever_reads_there() {
     let data = &response.responses[0].partitions[0];
     let offsets = (data.high_watermark, data.last_stable_offset, data.log_start_offset);
     assert_eq!((data.error_code, offsets), (ErrorCode::OFFSET_OUT_OF_RANGE, (-1, -1, -1)));
+}
+
+#[test]
+fn a_node_that_learns_nothing_of_the_metadata_changes_nothing() {
+    let mut world = World::new(1, 2, FaultPlan::calm());
+    world.create_topic("orders", 1);
+    produced(&mut world, "orders", 0, &["x"; 20]);
+    world.stop();
+    let before = world.contents();
+    world.start_heard_by(0);
+    for _ in 0..TRIES {
+        world.pause();
+    }
+    world.stop();
+    assert_eq!(world.contents(), before);
+    assert!(before.keys().any(|file| file.ends_with(".kafka_cleanshutdown")), "{before:?}");
 }

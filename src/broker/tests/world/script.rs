@@ -24,7 +24,6 @@ use protocol::{
 pub(crate) type Cluster = Arc<Mutex<Image>>;
 
 pub(crate) struct Script {
-    data_shards: u16,
     cluster: Cluster,
     placement: Placement,
     /// The image that last lacked a topic that was there before.
@@ -38,8 +37,8 @@ pub(crate) struct Script {
     has_choice: bool,
     registered: bool,
     stopping: bool,
-    /// Whether it has no leader, and says nothing of the metadata.
-    pub(crate) is_silent: bool,
+    /// So many data shards, the keeper first, learn of the metadata.
+    pub(crate) heard_by: u16,
 }
 
 impl Script {
@@ -57,7 +56,6 @@ impl Script {
         let settled = vec![Offset(-1); usize::from(data_shards)];
         let (last_deleted, waiting) = (Offset(-1), Vec::new());
         Self {
-            data_shards,
             cluster,
             placement,
             last_deleted,
@@ -67,13 +65,13 @@ impl Script {
             has_choice,
             registered,
             stopping,
-            is_silent: false,
+            heard_by: data_shards,
         }
     }
 
     fn publish(&self, effects: &mut Effects<Message>) {
         let image = Arc::new(self.cluster.lock().expect("no panic").clone());
-        for to in (0..self.data_shards).map(ShardId) {
+        for to in (0..self.heard_by).map(ShardId) {
             let published = Published {
                 image: Arc::clone(&image),
                 placement: self.placement.clone(),
@@ -262,7 +260,6 @@ impl Machine for Script {
 
     fn step(&mut self, _: Now, event: Event<Message>, effects: &mut Effects<Message>) {
         match event {
-            Event::Started if self.is_silent => {}
             Event::Started => self.publish(effects),
             Event::Stop if self.registered => self.stopping = true,
             Event::Stop => effects.push(Effect::Stopped),
