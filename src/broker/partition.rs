@@ -249,7 +249,7 @@ impl Partition {
     ) -> Append {
         let mut check = match Check::begin(&self.rules, now, records) {
             Ok(check) => check,
-            Err(error) => return Append::Done(Some(Box::new(refusal(&error)))),
+            Err(error) => return Append::Done(Some(Box::new(refusal(&self.name, &error)))),
         };
         match self.go_on(now, &mut check, place, budget) {
             Some(answer) => Append::Done(answer),
@@ -280,7 +280,7 @@ impl Partition {
     ) -> Option<Option<Box<Appended>>> {
         let max_timestamp = match check.advance(&self.rules, now, budget) {
             Ok(done) => done?,
-            Err(error) => return Some(Some(Box::new(refusal(&error)))),
+            Err(error) => return Some(Some(Box::new(refusal(&self.name, &error)))),
         };
         let batch = check.batch();
         let waiter = Waiter::Ask(place);
@@ -490,17 +490,16 @@ fn storage_error() -> Appended {
     Appended::refused(ErrorCode::KAFKA_STORAGE_ERROR, None)
 }
 
-fn refusal(error: &BatchError) -> Appended {
+fn refusal(name: &TopicPartition, error: &BatchError) -> Appended {
     let code = ErrorCode(error.code());
-    let record_errors = match error {
-        BatchError::Rejected(errors) => errors
-            .first
-            .iter()
-            .map(|error| (i32::try_from(error.index).unwrap_or(i32::MAX), error.why.to_string()))
-            .collect(),
-        _ => Vec::new(),
+    let BatchError::Rejected(errors) = error else {
+        return Appended::refused(code, Some(error.to_string()));
     };
-    Appended { record_errors, ..Appended::refused(code, Some(error.to_string())) }
+    let name = name.to_string();
+    let index = |index: u32| i32::try_from(index).unwrap_or(i32::MAX);
+    let sentences = errors.first.iter().map(|it| (index(it.index), it.why.sentence(&name)));
+    let record_errors = sentences.collect();
+    Appended { record_errors, ..Appended::refused(code, Some(errors.sentence(&name))) }
 }
 
 #[cfg(test)]

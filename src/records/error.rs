@@ -1,7 +1,5 @@
 //! What can be wrong with a batch, and which error code Kafka answers it with.
 
-use std::fmt;
-
 /// The Kafka error codes that a batch can cause, by number: this crate does not know the protocol.
 pub mod code {
     /// `UNKNOWN_SERVER_ERROR`: what Kafka answers where its own code threw an unexpected exception.
@@ -98,7 +96,7 @@ pub enum BatchError {
     BytesAfterRecords,
     /// Records that are whole, but not accepted. `INVALID_TIMESTAMP` when one of them was rejected
     /// for its timestamp, `INVALID_RECORD` else.
-    #[error("{0}")]
+    #[error("{} records are not accepted", .0.total)]
     Rejected(RecordErrors),
     /// Larger than `max.message.bytes`. `MESSAGE_TOO_LARGE`.
     #[error("the record batch size is {bytes} bytes which exceeds the maximum of {max}")]
@@ -200,39 +198,31 @@ impl RecordErrors {
             self.first.push(error);
         }
     }
-}
 
-impl fmt::Display for RecordErrors {
-    /// The response's `error_message`, in Kafka's words.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+    /// The `error_message` of a response about `partition`, in Kafka's words.
+    pub fn sentence(&self, partition: &str) -> String {
         if self.any_timestamp {
-            return formatter
-                .write_str("One or more records have been rejected due to invalid timestamp");
+            return "One or more records have been rejected due to invalid timestamp".to_owned();
         }
-        write!(
-            formatter,
+        let shown = self.first.iter().take(3).map(|RecordError { index, why }| {
+            format!("RecordError(batchIndex={index}, message='{}')", why.sentence(partition))
+        });
+        format!(
             "One or more records have been rejected due to {} record errors in total, and only \
-             showing the first three errors at most: ",
-            self.total
-        )?;
-        formatter.debug_list().entries(self.first.iter().take(3)).finish()
+             showing the first three errors at most: [{}]",
+            self.total,
+            shown.collect::<Vec<_>>().join(", ")
+        )
     }
 }
 
 /// One rejected record.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
     /// Which record of the batch, from 0.
     pub index: u32,
     /// Why.
     pub why: RejectedRecord,
-}
-
-impl fmt::Debug for RecordError {
-    /// As Kafka shows it within a message.
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "RecordError(batchIndex={}, message='{}')", self.index, self.why)
-    }
 }
 
 /// Why a record that can be read is not accepted.
@@ -262,4 +252,14 @@ pub enum RejectedRecord {
          LogAppendTime."
     )]
     LogAppendTime,
+}
+
+impl RejectedRecord {
+    /// The message of a response about `partition`, in Kafka's words.
+    pub fn sentence(&self, partition: &str) -> String {
+        match self {
+            Self::NoKey => format!("{self} in topic partition {partition}"),
+            Self::Timestamp { .. } | Self::LogAppendTime => self.to_string(),
+        }
+    }
 }
