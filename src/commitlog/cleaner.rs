@@ -3,13 +3,15 @@
 //! Here are the decisions and what they work with; how a log goes through its files with them is in
 //! `log/cleaning.rs`.
 
+mod budget;
 mod filter;
 mod offset_map;
 mod output;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use filter::{Filter, Filtered};
+pub(crate) use budget::Budget;
+pub(crate) use filter::{Filter, Filtered, Filtering};
 pub(crate) use offset_map::OffsetMap;
 pub(crate) use output::CleanedSegment;
 

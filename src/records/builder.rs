@@ -229,41 +229,49 @@ impl BatchBuilder {
     }
 }
 
-/// Writes a batch anew without the records that `keep` refuses, for a log that is compacted: the
-/// offsets, producer, codec and last offset stay as they were (`MemoryRecords.filterTo`). With a
-/// delete horizon, in milliseconds since 1970, the batch says when its tombstones may go (KIP-534).
-///
-/// Refuses records above `record_bytes_max` bytes.
-pub fn retain_records(
-    batch: &Batch,
-    delete_horizon_ms: Option<i64>,
-    record_bytes_max: usize,
-    mut keep: impl FnMut(&Record<'_>) -> bool,
-) -> Result<Batch, BatchError> {
-    let header = batch.header();
-    let codec = header.codec().map_err(BatchError::UnknownCodec)?;
-    let mut builder = BatchBuilder::new(header.base_offset, codec.into());
-    builder.header = BatchHeader {
-        last_offset_delta: -1,
-        record_count: 0,
-        base_timestamp: NO_TIMESTAMP,
-        ..*header
-    };
-    if let Some(horizon_ms) = delete_horizon_ms.or(header.delete_horizon_ms()) {
-        builder.header.set_delete_horizon_ms(horizon_ms);
-    }
-    if header.timestamp_type() == TimestampType::CreateTime {
-        builder.header.max_timestamp = NO_TIMESTAMP;
-    }
-    let mut records = batch.records(record_bytes_max)?;
-    while let Some(record) = records.next_record()? {
-        if keep(&record) {
-            let Record { offset, timestamp, key, value, headers } = record;
-            builder.append_parts(offset, timestamp, key, value, headers);
+/// Writes a batch anew with some of its records, for a log that is compacted: offsets, producer,
+/// codec and last offset stay as they were (`MemoryRecords.filterTo`).
+#[derive(Debug)]
+pub struct RetainedRecords {
+    builder: BatchBuilder,
+    last_offset_delta: i32,
+}
+
+impl RetainedRecords {
+    /// None of the records of a batch yet. With a delete horizon, in milliseconds since 1970, the
+    /// new batch says when its tombstones may go (KIP-534); one that it had stays.
+    ///
+    /// # Errors
+    /// The codec is not known.
+    pub fn new(header: &BatchHeader, delete_horizon_ms: Option<i64>) -> Result<Self, BatchError> {
+        let codec = header.codec().map_err(BatchError::UnknownCodec)?;
+        let mut builder = BatchBuilder::new(header.base_offset, codec.into());
+        builder.header = BatchHeader {
+            last_offset_delta: -1,
+            record_count: 0,
+            base_timestamp: NO_TIMESTAMP,
+            ..*header
+        };
+        if let Some(horizon_ms) = header.delete_horizon_ms().or(delete_horizon_ms) {
+            builder.header.set_delete_horizon_ms(horizon_ms);
         }
+        if header.timestamp_type() == TimestampType::CreateTime {
+            builder.header.max_timestamp = NO_TIMESTAMP;
+        }
+        Ok(Self { builder, last_offset_delta: header.last_offset_delta })
     }
-    builder.header.last_offset_delta = header.last_offset_delta;
-    Ok(builder.build())
+
+    /// Keeps the next one.
+    pub fn push(&mut self, record: &Record<'_>) {
+        let Record { offset, timestamp, key, value, headers } = *record;
+        self.builder.append_parts(offset, timestamp, key, value, headers);
+    }
+
+    /// The new batch.
+    pub fn build(mut self) -> Batch {
+        self.builder.header.last_offset_delta = self.last_offset_delta;
+        self.builder.build()
+    }
 }
 
 /// A batch without records in the place of one that lost them all: it keeps what is known of its

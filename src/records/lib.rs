@@ -27,7 +27,7 @@ mod snappy;
 mod walk;
 
 pub use batch::{Batch, Batches, MaxTimestamp, Stamp, crc_of};
-pub use builder::{BatchBuilder, NewRecord, retain_records, without_records};
+pub use builder::{BatchBuilder, NewRecord, RetainedRecords, without_records};
 pub use check::{CheckedRecords, PLAIN_BYTES_MAX, ProduceRules, RecordsCheck, single_batch};
 pub use codec::{
     Codec, Compression, GZIP_LEVEL_DEFAULT, GZIP_LEVEL_MAX, GZIP_LEVEL_MIN, LZ4_LEVEL_DEFAULT,

@@ -15,9 +15,9 @@
 //! one that could be cleaned, so that what is clean ends where it ended.
 
 use base::{Map, Offset, ProducerId};
-use records::{Batch, BatchError, Record, retain_records, without_records};
+use records::{Batch, BatchError, Record, RecordReader, RetainedRecords, without_records};
 
-use super::{OffsetMap, RECORD_BYTES_MAX};
+use super::{Budget, OffsetMap, RECORD_BYTES_MAX};
 
 /// What decides.
 #[derive(Debug)]
@@ -40,37 +40,82 @@ pub(crate) enum Filtered {
     Part(Batch),
 }
 
-impl Filter<'_> {
-    /// What is left of `batch`, and how many bytes had to be unpacked for that.
+/// How far a batch is gone over. Its records are read twice where some of them go: most batches
+/// stay as they are, and need not be compressed again.
+#[derive(Debug)]
+pub(crate) struct Filtering {
+    reader: RecordReader,
+    kept: u32,
+    dropped: u32,
+    has_tombstones: bool,
+    /// The second time.
+    retained: Option<RetainedRecords>,
+}
+
+impl Filtering {
+    /// Begins with a batch.
     ///
     /// # Errors
     /// The batch is damaged.
-    pub(crate) fn apply(&self, batch: &Batch) -> Result<(Filtered, usize), BatchError> {
-        let header = batch.header();
-        let horizon = header.delete_horizon_ms();
-        let (mut kept, mut dropped, mut tombstones, mut bytes) = (0_u32, 0_u32, false, 0);
-        let mut records = batch.records(RECORD_BYTES_MAX)?;
-        while let Some(record) = records.next_record()? {
-            bytes += record.key.map_or(0, <[u8]>::len) + record.value.map_or(0, <[u8]>::len);
-            if self.keeps(&record, horizon) {
-                kept += 1;
-                tombstones |= record.value.is_none();
-            } else {
-                dropped += 1;
+    pub(crate) fn new(batch: &Batch) -> Result<Self, BatchError> {
+        let reader = batch.records(RECORD_BYTES_MAX)?;
+        Ok(Self { reader, kept: 0, dropped: 0, has_tombstones: false, retained: None })
+    }
+}
+
+impl Filter<'_> {
+    /// Goes on with a batch as far as the budget goes: what is left of it, when it is done.
+    ///
+    /// # Errors
+    /// The batch is damaged.
+    pub(crate) fn advance(
+        &self,
+        batch: &Batch,
+        filtering: &mut Filtering,
+        budget: &mut Budget,
+    ) -> Result<Option<Filtered>, BatchError> {
+        let horizon = batch.header().delete_horizon_ms();
+        if filtering.retained.is_none() {
+            while let Some(record) = filtering.reader.next_record()? {
+                if self.keeps(&record, horizon) {
+                    filtering.kept += 1;
+                    filtering.has_tombstones |= record.value.is_none();
+                } else {
+                    filtering.dropped += 1;
+                }
+                if !budget.reads(&record) {
+                    return Ok(None);
+                }
+            }
+            if let Some(whole) = self.decide(batch, filtering) {
+                return Ok(Some(whole));
+            }
+            let begins = filtering.has_tombstones && horizon.is_none();
+            let horizon = begins.then(|| self.now_ms.saturating_add(self.delete_retention_ms));
+            filtering.reader = batch.records(RECORD_BYTES_MAX)?;
+            filtering.retained = Some(RetainedRecords::new(batch.header(), horizon)?);
+        }
+        while let Some(record) = filtering.reader.next_record()? {
+            let keeps = self.keeps(&record, horizon);
+            if let Some(retained) = filtering.retained.as_mut().filter(|_| keeps) {
+                retained.push(&record);
+            }
+            if !(if keeps { budget.writes(&record) } else { budget.reads(&record) }) {
+                return Ok(None);
             }
         }
-        let filtered = match (kept, dropped) {
-            (0, _) if !self.keeps_empty(batch) => Filtered::Nothing,
-            (0, 1..) => Filtered::Part(without_records(header)),
-            (_, 0) if !tombstones || horizon.is_some() => Filtered::All,
-            _ => {
-                let begins = (tombstones && horizon.is_none())
-                    .then(|| self.now_ms.saturating_add(self.delete_retention_ms));
-                let keep = |record: &Record<'_>| self.keeps(record, horizon);
-                Filtered::Part(retain_records(batch, begins, RECORD_BYTES_MAX, keep)?)
-            }
-        };
-        Ok((filtered, bytes))
+        Ok(filtering.retained.take().map(|retained| Filtered::Part(retained.build())))
+    }
+
+    /// What becomes of a batch of which all is known, unless it has to be written anew.
+    fn decide(&self, batch: &Batch, filtering: &Filtering) -> Option<Filtered> {
+        let has_horizon = batch.header().delete_horizon_ms().is_some();
+        match (filtering.kept, filtering.dropped) {
+            (0, _) if !self.keeps_empty(batch) => Some(Filtered::Nothing),
+            (0, 1..) => Some(Filtered::Part(without_records(batch.header()))),
+            (_, 0) if !filtering.has_tombstones || has_horizon => Some(Filtered::All),
+            _ => None,
+        }
     }
 
     fn keeps(&self, record: &Record<'_>, horizon: Option<i64>) -> bool {
@@ -128,7 +173,14 @@ mod tests {
         let last_offsets: Map<_, _> = [(ProducerId(7), Offset(11))].into_iter().collect();
         let filter =
             Filter { map, now_ms, delete_retention_ms: 100, last_offsets: &last_offsets, end };
-        filter.apply(batch).expect("it is whole").0
+        let mut filtering = Filtering::new(batch).expect("it is whole");
+        loop {
+            // A record at a time: nothing depends on where it pauses.
+            let left = filter.advance(batch, &mut filtering, &mut Budget::new(1));
+            if let Some(left) = left.expect("it is whole") {
+                return left;
+            }
+        }
     }
 
     fn content(batch: &Batch) -> Vec<(i64, i64, Option<String>, Option<String>)> {

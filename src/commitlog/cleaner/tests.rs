@@ -555,6 +555,39 @@ fn the_throttle_lets_the_cleaner_wait() {
 }
 
 #[test]
+fn a_batch_that_unpacks_to_much_is_gone_over_in_turns() {
+    let config = LogConfig { segment_bytes: 500, ..config() };
+    let (mut bench, mut model) = (Bench::create(config), Model::new());
+    let zeros = "0".repeat(1 << 19);
+    let zstd = Compression::Zstd { level: ZSTD_LEVEL_DEFAULT };
+    let mut builder = BatchBuilder::new(Offset(0), zstd).leader_epoch(LeaderEpoch(0));
+    for key in 0..8_i64 {
+        let (key_text, value) = (format!("key-{key}"), Some(zeros.as_bytes()));
+        let (timestamp, key_bytes) = (bench.now.wall_ms, Some(key_text.as_bytes()));
+        builder.append(&NewRecord { timestamp, key: key_bytes, value, headers: &[] });
+        model.insert(key, (key_text, Some(zeros.clone())));
+    }
+    bench.log.append(bench.now, &[appended(&builder.build())]).expect("it is open");
+    append(&mut bench, &mut model, &plain(&[(0, true), (1, true), (2, false)]));
+    append(&mut bench, &mut model, &plain(&[(9, true); 16]));
+    append(&mut bench, &mut model, &plain(&[(9, true); 16]));
+    begin(&mut bench);
+    bench.run();
+    let mut turns = 1;
+    while bench.log.is_cleaning() {
+        assert_eq!(bench.log.next_timer(), Some(bench.now.mono), "it goes on at once");
+        bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
+        bench.run();
+        turns += 1;
+    }
+    // Eight records are noted, looked at and copied.
+    assert!((24..40).contains(&turns), "{turns} turns");
+    check(&mut bench, &model);
+    let left: Vec<i64> = seen(&mut bench).iter().map(|record| record.0).take(5).collect();
+    assert_eq!(left, [3, 4, 5, 6, 7]);
+}
+
+#[test]
 fn little_memory_cleans_a_log_in_several_rounds() {
     let (mut bench, mut model) = (Bench::create(config()), Model::new());
     for round in 0..20_u8 {

@@ -20,10 +20,12 @@
 use api::{FileEffect, FileOutcome, IoErrorKind, IoResult};
 use base::{Duration, Instant, Map, Now, Offset, ProducerId};
 use bytes::Bytes;
-use records::{Batch, BatchHeader, HEADER_BYTES};
+use records::{Batch, BatchError, BatchHeader, HEADER_BYTES, RecordReader};
 
 use super::{Log, LogEffects, LogState};
-use crate::cleaner::{CleanedSegment, Filter, Filtered, OffsetMap, RECORD_BYTES_MAX};
+use crate::cleaner::{
+    Budget, CleanedSegment, Filter, Filtered, Filtering, OffsetMap, RECORD_BYTES_MAX,
+};
 use crate::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::names;
 use crate::segment::Segment;
@@ -31,8 +33,9 @@ use crate::step::{LogEvent, LogStep, Step};
 
 /// What one turn of cleaning reads, in bytes, unless a single batch is larger.
 const CLEANING_TURN_BYTES: u32 = 128 << 10;
-/// What one turn of cleaning unpacks, in bytes, unless a single batch has more.
-const CLEANING_TURN_PLAIN_BYTES: usize = 1 << 20;
+/// What one turn of cleaning unpacks, in bytes, unless a single record has more: about a
+/// millisecond.
+const CLEANING_TURN_PLAIN_BYTES: usize = 256 << 10;
 /// What is written of a cleaned segment before it is synced, in bytes: the sync at its end is
 /// short, and the kernel has little to write back at once.
 const CLEANED_DIRTY_BYTES: u32 = 8 << 20;
@@ -93,6 +96,10 @@ struct Round {
     is_mapped: bool,
     /// It is to stop as soon as it can.
     is_over: bool,
+    /// What was read and is not gone over yet; it begins with a batch.
+    unread: Bytes,
+    /// How far that batch is gone over, if that has begun.
+    work: Option<Work>,
     /// When the bytes that were moved so far are paid for.
     paid_at: Instant,
     resume_at: Option<Instant>,
@@ -112,6 +119,13 @@ enum Stage {
     Naming(Named, bool),
     /// Unfinished files go.
     Discarding,
+}
+
+/// A batch that is gone over: what it unpacks to may take more than a turn.
+#[derive(Debug)]
+enum Work {
+    Noting(RecordReader),
+    Filtering(Filtering),
 }
 
 /// A batch in a segment that is read next.
@@ -228,6 +242,8 @@ impl Log {
             outstanding: 0,
             is_mapped: false,
             is_over: false,
+            unread: Bytes::new(),
+            work: None,
             paid_at: now.mono,
             resume_at: None,
             bytes_read: 0,
@@ -419,7 +435,7 @@ impl Log {
             Ok(Some(bytes)) => {
                 round.bytes_read += bytes.len() as u64;
                 self.pay(now, &mut round, bytes.len() as u64);
-                self.take_read(&mut round, &bytes);
+                round.unread = bytes;
             }
             Err(cause) if may_lack && cause.kind == IoErrorKind::NotFound => {}
             Err(cause) if cause.kind == IoErrorKind::NoSpace && !round.stage.is_swap() => {
@@ -447,7 +463,6 @@ impl Log {
     /// Goes on, when nothing is under way.
     fn clean_on(&mut self, now: Now, out: &mut LogEffects, events: &mut Vec<LogEvent>) {
         let Some(mut round) = self.cleaner.round.take() else { return };
-        let before = out.len();
         round.resume_at = None;
         let is_idle_stage = matches!(round.stage, Stage::Mapping(_) | Stage::Copying(_));
         if is_idle_stage && !round.is_over && round.paid_at > now.mono + THROTTLE_WAIT_MIN {
@@ -455,6 +470,14 @@ impl Log {
             self.cleaner.round = Some(round);
             return;
         }
+        self.take_unread(&mut round);
+        if !round.unread.is_empty() {
+            // The next turn goes on.
+            round.resume_at = Some(now.mono);
+            self.cleaner.round = Some(round);
+            return;
+        }
+        let before = out.len();
         let stage = std::mem::replace(&mut round.stage, Stage::Discarding);
         let next = self.next_stage(now, &mut round, stage, out);
         round.outstanding = u32::try_from(out.len() - before).expect("a handful of effects");
@@ -584,33 +607,32 @@ impl Log {
         out.push(FileEffect::Read { token: STEP, file, position, length });
     }
 
-    /// Takes what was read: goes over the batches that are whole, as many as a turn may have.
-    fn take_read(&mut self, round: &mut Round, bytes: &Bytes) {
-        let (mut rest, mut plain_bytes) = (bytes.clone(), 0);
-        loop {
+    /// Goes over what was read, as far as a turn may. Nothing is left of it where the rest has to
+    /// be read anew.
+    fn take_unread(&mut self, round: &mut Round) {
+        let mut rest = std::mem::take(&mut round.unread);
+        let (bytes, mut budget) = (rest.len(), Budget::new(CLEANING_TURN_PLAIN_BYTES));
+        while !rest.is_empty() && !round.has_enough() {
+            if budget.is_spent() {
+                round.unread = rest;
+                return;
+            }
             let Some(place) = round.place() else { return };
             let segment = place.segment;
             let batch = match Batch::read(&rest) {
                 Ok(Some(batch)) => batch,
-                Ok(None) => return self.read_more(round, &rest, rest.len() < bytes.len()),
+                Ok(None) => return self.read_more(round, &rest, rest.len() < bytes),
                 Err(error) => return self.leave(round, segment, &error.to_string()),
             };
-            rest = rest.slice(batch.size()..);
-            let taken = match batch.check_crc() {
-                Ok(()) => self.take_batch(round, &batch),
-                Err(error) => Err(error),
-            };
-            match taken {
-                Ok(bytes) => plain_bytes += bytes,
+            match self.take_batch(round, &batch, &mut budget) {
+                Ok(true) => {}
+                Ok(false) => continue,
                 Err(error) => return self.leave(round, segment, &error.to_string()),
             }
+            rest = rest.slice(batch.size()..);
             if let Some(place) = round.place() {
                 place.position += u32::try_from(batch.size()).expect("a segment is below 2 GB");
                 place.length = CLEANING_TURN_BYTES;
-            }
-            let is_over = round.is_over || (round.is_mapping() && round.is_mapped);
-            if rest.is_empty() || plain_bytes >= CLEANING_TURN_PLAIN_BYTES || is_over {
-                return;
             }
         }
     }
@@ -635,6 +657,7 @@ impl Log {
     fn leave(&mut self, round: &mut Round, segment: Offset, why: &str) {
         tracing::warn!(partition = %self.partition, %segment, why, "not cleaned from here on");
         self.cleaner.barrier = Some(segment);
+        round.work = None;
         match &mut round.stage {
             // What was noted of it only says that there are newer records.
             Stage::Mapping(_) if segment > round.first_dirty => {
@@ -645,28 +668,46 @@ impl Log {
         }
     }
 
-    /// Notes the keys of a batch, or what stays of it. Returns how many bytes were unpacked.
+    /// Notes the keys of a batch, or copies what stays of it: whether it is done with it.
     fn take_batch(
         &mut self,
         round: &mut Round,
         batch: &Batch,
-    ) -> Result<usize, records::BatchError> {
+        budget: &mut Budget,
+    ) -> Result<bool, BatchError> {
         let header = batch.header();
-        if header.is_transactional() || header.is_control() {
-            if let Some(place) = round.place() {
-                let segment = place.segment;
-                self.leave(round, segment, "there are transactions");
+        let work = match round.work.take() {
+            Some(work) => work,
+            None => {
+                batch.check_crc()?;
+                if header.is_transactional() || header.is_control() {
+                    if let Some(place) = round.place() {
+                        let segment = place.segment;
+                        self.leave(round, segment, "there are transactions");
+                    }
+                    return Ok(true);
+                }
+                if round.is_mapping() && header.last_offset() < round.first_dirty {
+                    return Ok(true);
+                }
+                Work::begin(round.is_mapping(), batch)?
             }
-            return Ok(0);
+        };
+        match work {
+            Work::Noting(reader) => round.note(batch, reader, budget),
+            Work::Filtering(filtering) => self.filter(round, batch, filtering, budget),
         }
-        if round.is_mapping() {
-            return if header.last_offset() < round.first_dirty {
-                Ok(0)
-            } else {
-                round.note(batch)
-            };
-        }
-        let Stage::Copying(group) = &mut round.stage else { return Ok(0) };
+    }
+
+    /// Copies what stays of a batch.
+    fn filter(
+        &mut self,
+        round: &mut Round,
+        batch: &Batch,
+        mut filtering: Filtering,
+        budget: &mut Budget,
+    ) -> Result<bool, BatchError> {
+        let Stage::Copying(group) = &mut round.stage else { return Ok(true) };
         let filter = Filter {
             map: &round.map,
             now_ms: round.began_ms,
@@ -674,18 +715,21 @@ impl Log {
             last_offsets: &group.last_offsets,
             end: round.end,
         };
-        let (left, plain_bytes) = filter.apply(batch)?;
-        let left = match left {
-            Filtered::Nothing => return Ok(plain_bytes),
-            Filtered::All => batch.clone(),
-            Filtered::Part(left) => left,
+        let left = match filter.advance(batch, &mut filtering, budget)? {
+            None => {
+                round.work = Some(Work::Filtering(filtering));
+                return Ok(false);
+            }
+            Some(Filtered::Nothing) => return Ok(true),
+            Some(Filtered::All) => batch.clone(),
+            Some(Filtered::Part(left)) => left,
         };
         if !group.output.push(&left, self.config.index_interval_bytes) {
             // Its clients compress better than this broker does.
             let segment = group.place.segment;
             self.leave(round, segment, "what is left of it does not fit a segment");
         }
-        Ok(plain_bytes)
+        Ok(true)
     }
 
     /// Begins with the segments from `base` on: `None` when all are done.
@@ -770,6 +814,11 @@ impl Round {
         matches!(self.stage, Stage::Mapping(_))
     }
 
+    /// Whether nothing more of what was read is looked at.
+    fn has_enough(&self) -> bool {
+        self.is_over || (self.is_mapping() && self.is_mapped)
+    }
+
     /// Where the walk is, while there is one.
     fn place(&mut self) -> Option<&mut Place> {
         match &mut self.stage {
@@ -779,24 +828,38 @@ impl Round {
         }
     }
 
-    /// Notes the keys of a batch; when there is no room for one, the map ends before it.
-    fn note(&mut self, batch: &Batch) -> Result<usize, records::BatchError> {
-        let mut plain_bytes = 0;
-        let mut records = batch.records(RECORD_BYTES_MAX)?;
-        while let Some(record) = records.next_record()? {
-            plain_bytes += record.value.map_or(0, <[u8]>::len);
-            let Some(key) = record.key.filter(|_| record.offset >= self.first_dirty) else {
-                continue;
-            };
-            plain_bytes += key.len();
-            if !self.map.put(key, record.offset) {
+    /// Notes the keys of a batch: whether all are. When there is no room for one, the map ends
+    /// before it.
+    fn note(
+        &mut self,
+        batch: &Batch,
+        mut reader: RecordReader,
+        budget: &mut Budget,
+    ) -> Result<bool, BatchError> {
+        while let Some(record) = reader.next_record()? {
+            let key = record.key.filter(|_| record.offset >= self.first_dirty);
+            if key.is_some_and(|key| !self.map.put(key, record.offset)) {
                 // The round ends with what was noted.
                 self.is_mapped = true;
                 self.limit = self.limit.min(record.offset);
-                return Ok(plain_bytes);
+                return Ok(true);
+            }
+            if !budget.reads(&record) {
+                self.work = Some(Work::Noting(reader));
+                return Ok(false);
             }
         }
         self.map.reach(batch.header().last_offset());
-        Ok(plain_bytes)
+        Ok(true)
+    }
+}
+
+impl Work {
+    fn begin(is_mapping: bool, batch: &Batch) -> Result<Self, BatchError> {
+        if is_mapping {
+            Ok(Self::Noting(batch.records(RECORD_BYTES_MAX)?))
+        } else {
+            Ok(Self::Filtering(Filtering::new(batch)?))
+        }
     }
 }
