@@ -1,5 +1,7 @@
 //! Topics that keep the newest record of each key.
 
+use std::time::{Duration, Instant};
+
 use blackbox::Broker;
 
 /// Cleaned at once, whatever the ratio.
@@ -10,6 +12,13 @@ const EAGER: [(&str, &str); 4] = [
     ("offsets.topic.num.partitions", "1"),
 ];
 const CHECKPOINT: &str = "data/cleaner-offset-checkpoint";
+/// What producers read: a key, a colon and a value, or NULL.
+const KEYED: &str = "--reader-property parse.key=true --reader-property key.separator=: \
+                     --reader-property null.marker=NULL";
+/// What consumers print besides the value.
+const FULL: &str = "--formatter-property print.key=true --formatter-property print.offset=true";
+/// How long a broker may take for what it does some time after its answer.
+const TIME_MAX: Duration = Duration::from_secs(60);
 
 #[test]
 fn the_newest_record_of_each_key_stays() {
@@ -20,26 +29,63 @@ fn the_newest_record_of_each_key_stays() {
              --config segment.ms=1",
         )
         .ok();
-    let produce = "console-producer --topic compacted --compression-codec gzip \
-                   --reader-property parse.key=true --reader-property key.separator=:";
+    let produce = format!("console-producer --topic compacted --compression-codec gzip {KEYED}");
     for lines in ["a:1\nb:1\nc:1\n", "a:2\nb:2\n", "a:3\n", "z:1\n"] {
-        broker.kafka_reads(produce, lines).ok();
+        broker.kafka_reads(&produce, lines).ok();
     }
     broker.waits_for(CHECKPOINT, "compacted 0 6");
-    let consume = "console-consumer --topic compacted --from-beginning --max-messages 4 \
-                   --formatter-property print.key=true --formatter-property print.offset=true";
+    let consume =
+        format!("console-consumer --topic compacted --from-beginning --max-messages 4 {FULL}");
     let newest = "Offset:2\tc\t1\nOffset:4\tb\t2\nOffset:5\ta\t3\nOffset:6\tz\t1";
-    broker.kafka(consume).ok().prints(newest);
+    broker.kafka(&consume).ok().prints(newest);
     broker.kafka("get-offsets --topic compacted --time earliest").ok().prints("compacted:0:0");
     broker.kill();
     broker.start_again();
-    broker.kafka(consume).ok().prints(newest);
+    broker.kafka(&consume).ok().prints(newest);
     // A batch without a key has no place in it.
-    broker.kafka_reads("console-producer --topic compacted", "keyless\n").says("InvalidRecord");
+    broker.kafka_reads("console-producer --topic compacted", "keyless\n").says(
+        "InvalidRecordException: Compacted topic cannot accept message without key in topic \
+         partition compacted-0",
+    );
     broker.stop();
     let log = broker.data().join("compacted-0/00000000000000000000.log");
     let dump = format!("dump-log --deep-iteration --print-data-log --files {}", log.display());
     broker.kafka(&dump).ok().says("compresscodec: gzip").says("key: c payload: 1");
+}
+
+#[test]
+fn what_was_deleted_and_what_is_old_goes() {
+    let settings = [&EAGER[..], &[("log.retention.check.interval.ms", "200")]].concat();
+    let broker = Broker::start(&settings);
+    broker
+        .kafka(
+            "topics --create --topic emptied --config cleanup.policy=compact,delete \
+             --config segment.ms=1 --config delete.retention.ms=0",
+        )
+        .ok();
+    let produce = format!("console-producer --topic emptied {KEYED}");
+    let consume =
+        format!("console-consumer --topic emptied --from-beginning --max-messages 3 {FULL}");
+    for lines in ["a:1\nb:1\n", "a:NULL\n", "z:1\n"] {
+        broker.kafka_reads(&produce, lines).ok();
+    }
+    broker.waits_for(CHECKPOINT, "emptied 0 3");
+    broker.kafka(&consume).ok().prints("Offset:1\tb\t1\nOffset:2\ta\tnull\nOffset:3\tz\t1");
+    // Cleaned once more, the tombstone has had its time.
+    broker.kafka_reads(&produce, "z:2\n").ok();
+    broker.waits_for(CHECKPOINT, "emptied 0 4");
+    broker.kafka(&consume).ok().prints("Offset:1\tb\t1\nOffset:3\tz\t1\nOffset:4\tz\t2");
+    let alter = "configs --alter --entity-type topics --entity-name emptied";
+    broker.kafka(&format!("{alter} --add-config retention.ms=1")).ok();
+    let deadline = Instant::now() + TIME_MAX;
+    while !broker
+        .kafka("get-offsets --topic emptied --time earliest")
+        .ok()
+        .stdout
+        .contains("emptied:0:5")
+    {
+        assert!(Instant::now() < deadline, "the log is not emptied\n{}", broker.end_of_log());
+    }
 }
 
 #[test]
