@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use base::{Duration, TopicId};
 
-use crate::checkers::{lasting, order};
+use crate::checkers::{compacted, lasting, order};
 use crate::history::{Collected, History, Place, RecordId, Violation, ensure};
 use crate::operations::{
     CreateTopic, DeleteTopic, Fetch, ListOffsets, Membership, Metadata, OffsetFetch, Operation,
@@ -37,9 +37,10 @@ impl<N: Node> Simulation<N> {
             let name = self.history.name(place);
             let at = |violation: Violation| Violation(format!("{name}: {violation}"));
             let partition = self.history.partition(place);
-            lasting::check_whole(partition, &log.records).map_err(at)?;
+            let compacted = lasting::check_whole(partition, &log.records).map_err(at)?;
             lasting::check_size(partition, log.bytes).map_err(at)?;
             order::check(partition, &log.records).map_err(at)?;
+            self.history.counts.compacted += compacted;
             logs.insert(place, log.records);
         }
         if self.history.is_whole {
@@ -102,8 +103,8 @@ impl<N: Node> Simulation<N> {
         logs: &BTreeMap<Place, Vec<(i64, RecordId)>>,
     ) -> Result<(), Violation> {
         self.history.collected = Some(BTreeMap::new());
-        let count = |history: &History| -> usize {
-            history.collected.iter().flat_map(|all| all.values()).map(|log| log.records.len()).sum()
+        let count = |history: &History| -> i64 {
+            history.collected.iter().flat_map(|all| all.values()).map(|log| log.next).sum()
         };
         loop {
             let before = count(&self.history);
@@ -120,6 +121,12 @@ impl<N: Node> Simulation<N> {
             // may have come.
             let is_cut = self.history.partition(*place).start_max == i64::MAX;
             let read = collected.remove(place).unwrap_or_default().records;
+            if self.history.partition(*place).is_compacted {
+                // More of it may have gone since.
+                compacted::is_left(log, &read)
+                    .map_err(|violation| Violation(format!("{name} in a session: {violation}")))?;
+                continue;
+            }
             ensure(is_cut || read.starts_with(log), || {
                 let (read, all) = (read.len(), log.len());
                 format!("{name} has {all} records, and a session brings {read} of them")
@@ -139,8 +146,7 @@ impl<N: Node> Simulation<N> {
         for _ in 0..READINGS_MAX {
             let log = self.try_read_whole(auditor, place)?;
             let partition = self.history.partition(place);
-            let end = log.records.last().map_or(partition.start, |(last, _)| last + 1);
-            if end == partition.end_shown {
+            if log.next.max(partition.start) == partition.end_shown {
                 return Ok(log);
             }
         }
@@ -162,8 +168,7 @@ impl<N: Node> Simulation<N> {
             let fetch = Fetch::new(&self.history, &from, 13, 0, FETCH_BYTES_MAX);
             self.call(auditor, Operation::Fetch(fetch))?;
             let collected = self.history.collected.as_ref().and_then(|all| all.get(&place));
-            let last = collected.and_then(|log| log.records.last());
-            let next = last.map_or(offset, |(last, _)| last + 1);
+            let next = collected.map_or(offset, |log| log.next);
             if next == offset {
                 break;
             }

@@ -23,7 +23,20 @@ pub struct RecordId {
     pub count: u32,
 }
 
+/// The keys that the records of a partition share.
+const KEYS: u64 = 9;
+
 impl RecordId {
+    /// The number of its key: the records of a partition share a few.
+    pub fn key(self) -> u64 {
+        (self.batch + u64::from(self.index)) % KEYS
+    }
+
+    /// Its key.
+    pub fn key_bytes(self) -> Vec<u8> {
+        format!("key{}", self.key()).into_bytes()
+    }
+
     /// The value of a record: its name, and padding up to `bytes`.
     pub fn value(self, bytes: usize) -> Vec<u8> {
         let mut value = format!("{}:{}:{}:", self.batch, self.index, self.count).into_bytes();
@@ -91,6 +104,8 @@ pub struct PartitionHistory {
     pub life: Life,
     /// Whether every batch is synced before it is acknowledged.
     pub is_synced: bool,
+    /// Whether only the newest record of each key need be kept.
+    pub is_compacted: bool,
     /// What was sent to it.
     pub batches: BTreeMap<BatchId, SentBatch>,
     /// What is known to be in the log, by offset.
@@ -194,6 +209,8 @@ pub struct Collected {
     pub records: Vec<(i64, RecordId)>,
     /// The bytes of their batches.
     pub bytes: u64,
+    /// Where reading goes on: behind the last batch, of which compaction may have left nothing.
+    pub next: i64,
 }
 
 /// What happened in a run.
@@ -219,6 +236,8 @@ pub struct Counts {
     pub generations: u64,
     /// Offsets that were committed.
     pub commits: u64,
+    /// Records that were known and had to make room for newer ones of their keys.
+    pub compacted: u64,
 }
 
 impl Counts {
@@ -234,6 +253,7 @@ impl Counts {
         self.session_answers += other.session_answers;
         self.generations += other.generations;
         self.commits += other.commits;
+        self.compacted += other.compacted;
     }
 }
 
@@ -241,13 +261,13 @@ impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { requests, acknowledged, read, crashes, power_losses, .. } = self;
         let Self { starts_moved, topics_deleted, session_answers, .. } = self;
-        let Self { generations, commits, .. } = self;
+        let Self { generations, commits, compacted, .. } = self;
         write!(
             formatter,
             "{requests} requests, {acknowledged} batches acknowledged, {read} records read, \
              {starts_moved} starts of logs moved, {topics_deleted} topics deleted, \
              {session_answers} answers in sessions, {generations} generations, {commits} commits, \
-             {crashes} crashes, {power_losses} losses of power"
+             {compacted} records compacted, {crashes} crashes, {power_losses} losses of power"
         )
     }
 }
@@ -268,6 +288,7 @@ impl PartitionHistory {
             boot: self.boot,
             incarnation,
             is_synced: self.is_synced,
+            is_compacted: self.is_compacted,
             start_max: if self.start_max == i64::MAX { i64::MAX } else { 0 },
             retention_bytes: self.retention_bytes,
             batches: on_their_way.map(|(id, sent)| (*id, sent.clone())).collect(),

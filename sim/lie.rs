@@ -14,4 +14,6 @@ pub enum Lie {
     CommitGoesBack,
     /// A partition is assigned to every member of a generation.
     AssignedTwice,
+    /// Compaction took the newest record of a key.
+    NewestIsGone,
 }

@@ -51,6 +51,8 @@ enum Plant {
     CommitGoesBack,
     /// A partition is assigned to every member of a generation.
     AssignedTwice,
+    /// Compaction took the newest record of a key.
+    NewestIsGone,
 }
 
 impl Plant {
@@ -66,6 +68,7 @@ impl Plant {
             Plant::SessionIsSilent => lie(Lie::SessionIsSilent),
             Plant::CommitGoesBack => lie(Lie::CommitGoesBack),
             Plant::AssignedTwice => lie(Lie::AssignedTwice),
+            Plant::NewestIsGone => lie(Lie::NewestIsGone),
         }
     }
 }

@@ -169,7 +169,8 @@ fn crashes(dice: &mut Random, length_us: u64, trouble: DiskTrouble) -> Vec<Plann
 
 /// What a node does by itself is done soon enough to be seen in a run.
 fn settings(dice: &mut Random) -> Vec<(&'static str, String)> {
-    vec![
+    let mut settings = vec![
+        ("log.cleaner.backoff.ms", (5 + dice.below(100)).to_string()),
         ("log.retention.check.interval.ms", (10 + dice.below(300)).to_string()),
         ("log.flush.offset.checkpoint.interval.ms", (10 + dice.below(1_000)).to_string()),
         ("metadata.log.max.record.bytes.between.snapshots", (1 + dice.below(10_000)).to_string()),
@@ -179,7 +180,17 @@ fn settings(dice: &mut Random) -> Vec<(&'static str, String)> {
         ("group.min.session.timeout.ms", "50".to_owned()),
         ("offsets.topic.num.partitions", (1 + dice.below(4)).to_string()),
         ("offsets.topic.replication.factor", "1".to_owned()),
-    ]
+    ];
+    if dice.chance(50) {
+        // What groups committed is compacted, too.
+        settings.push(("log.roll.ms", (20 + dice.below(300)).to_string()));
+        settings.push(("log.cleaner.min.cleanable.ratio", "0.1".to_owned()));
+    }
+    if dice.chance(30) {
+        let bytes_per_second = 100_000 + dice.below(10_000_000);
+        settings.push(("log.cleaner.io.max.bytes.per.second", format!("{bytes_per_second}.0")));
+    }
+    settings
 }
 
 fn client(dice: &mut Random) -> ClientPlan {
@@ -241,7 +252,16 @@ fn topic(dice: &mut Random, number: u64, is_whole: bool) -> TopicHistory {
     if is_whole && dice.chance(30) {
         configs.push(("internal.segment.bytes", (90_000 + dice.below(60_000)).to_string()));
     }
-    if is_whole && dice.chance(25) {
+    if is_whole && is_synced && dice.chance(35) {
+        partition.is_compacted = true;
+        let ratio = dice.below(60) as f64 / 100.0;
+        configs.push(("cleanup.policy", "compact".to_owned()));
+        configs.push(("min.cleanable.dirty.ratio", ratio.to_string()));
+        configs.push(("file.delete.delay.ms", dice.below(200).to_string()));
+        if !configs.iter().any(|(name, _)| *name == "segment.ms") {
+            configs.push(("segment.ms", (5 + dice.below(100)).to_string()));
+        }
+    } else if is_whole && dice.chance(25) {
         configs.push(("file.delete.delay.ms", dice.below(200).to_string()));
         partition.start_max = i64::MAX;
         if dice.chance(70) {
@@ -253,7 +273,8 @@ fn topic(dice: &mut Random, number: u64, is_whole: bool) -> TopicHistory {
             configs.push(("retention.ms", (1_000 + dice.below(600_000)).to_string()));
         }
     }
-    let is_cut = is_whole && (partition.start_max > 0 || dice.chance(50));
+    let may_be_cut = partition.start_max > 0 || dice.chance(50);
+    let is_cut = is_whole && may_be_cut && !partition.is_compacted;
     TopicHistory {
         is_cut,
         name: format!("topic{number}"),

@@ -3,6 +3,7 @@
 //! A loss of power may take the end of a log that was not synced, and only its end: what is there
 //! of an earlier life stands before everything that is new.
 
+use crate::checkers::compacted;
 use crate::history::{Fate, Life, PartitionHistory, RecordId, Seen, Violation, ensure};
 
 /// Takes down that `record` stood at `offset` in this life, which may be over.
@@ -59,11 +60,12 @@ pub fn acknowledge(
     Ok(())
 }
 
-/// Compares everything that is known with the whole log as it is now.
+/// Compares everything that is known with the whole log as it is now: how many records had to make
+/// room for newer ones of their keys.
 pub fn check_whole(
     partition: &mut PartitionHistory,
     log: &[(i64, RecordId)],
-) -> Result<(), Violation> {
+) -> Result<u64, Violation> {
     let life = partition.life;
     let start = partition.start;
     // What lies below `start_max` may have been deleted.
@@ -78,6 +80,9 @@ pub fn check_whole(
     for &(offset, record) in log {
         observe(partition, life, offset, record)?;
     }
+    if partition.is_compacted {
+        return compacted::check(partition, log);
+    }
     let end = log.last().map_or(start, |(offset, _)| offset + 1);
     if let Some((&offset, &seen)) = partition.log.range(end..).next() {
         ensure(may_be_lost(partition, &seen, life), || {
@@ -85,7 +90,7 @@ pub fn check_whole(
         })?;
         lose_from(partition, end, life, seen.last_life)?;
     }
-    Ok(())
+    Ok(0)
 }
 
 /// Checks that a log that was cut by its size has as much as it is to keep.

@@ -12,6 +12,7 @@ use super::{by_topic, frame, reply, sample_partitions, tolerate};
 use crate::checkers::watermark::Floor;
 use crate::checkers::{dense, lasting};
 use crate::history::{History, Life, Place, Violation, ensure};
+use crate::lie::Lie;
 
 /// The first version whose answers say where a log begins.
 const LOG_START_FIRST_VERSION: i16 = 5;
@@ -188,23 +189,28 @@ fn classify_data(
         Some(Records::Bytes(bytes)) => bytes.clone(),
         _ => Bytes::new(),
     };
-    let found = dense::read(offset, &records)?;
-    history.counts.read += found.len() as u64;
+    let is_compacted = history.partition(place).is_compacted;
+    let mut found = dense::read(offset, &records, is_compacted)?;
+    history.counts.read += found.records.len() as u64;
     if let Some(collected) = &mut history.collected {
+        if history.lie == Some(Lie::NewestIsGone) && is_compacted {
+            found.records.pop();
+        }
         let read = collected.entry(place).or_default();
         read.bytes += dense::whole_bytes(&records);
-        read.records.extend(&found);
+        read.records.extend(&found.records);
+        read.next = found.next;
     }
     let partition = history.partition(place);
     if version >= LOG_START_FIRST_VERSION {
         floor.check_start(partition, data.log_start_offset)?;
     }
     floor.check(partition, data.high_watermark)?;
-    let next = found.last().map_or(offset, |(last, _)| last + 1);
+    let next = found.next;
     ensure(next <= data.high_watermark.max(offset), || {
         format!("records up to {next} were sent, past the high watermark {data:?}")
     })?;
-    for &(at, record) in &found {
+    for &(at, record) in &found.records {
         lasting::observe(partition, life, at, record)?;
     }
     Ok(Next::Offset(next))

@@ -154,10 +154,11 @@ pub(super) fn batch(
         builder = builder.producer(id, epoch, sequence);
     }
     for index in 0..count {
-        let value = RecordId { batch: id, index, count }.value(bytes as usize);
+        let record = RecordId { batch: id, index, count };
+        let (key, value) = (record.key_bytes(), record.value(bytes as usize));
         let timestamp = 1_767_225_600_000 + random.below(100_000) as i64;
-        let value = Some(&value[..]);
-        builder.append(&NewRecord { timestamp, value, ..NewRecord::default() });
+        let (key, value) = (Some(&key[..]), Some(&value[..]));
+        builder.append(&NewRecord { timestamp, key, value, headers: &[] });
     }
     builder.build().bytes().clone()
 }

@@ -44,6 +44,7 @@ fn lies_are_found() {
         Lie::SessionIsSilent,
         Lie::CommitGoesBack,
         Lie::AssignedTwice,
+        Lie::NewestIsGone,
     ] {
         let options = |seed| Options { seed, lie: Some(lie), ..Options::default() };
         let found = (0..SEEDS).find_map(|seed| run(RealNode::new, options(seed)).outcome.err());
