@@ -7,6 +7,7 @@ mod place;
 mod producers;
 mod read;
 mod search;
+mod write_back;
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -391,42 +391,76 @@ fn write_back_ends(bench: &mut Bench) {
     bench.log.on_file(bench.now, step, outcome, &mut bench.out, &mut bench.events);
 }
 
-#[test]
-fn what_is_written_goes_to_the_disk_in_portions_one_at_a_time() {
-    const MIB: usize = 1 << 20;
-    let mut bench = Bench::create(LogConfig { segment_bytes: 40 << 20, ..LogConfig::default() });
-    let append = |bench: &mut Bench, mebibytes: usize| {
-        for _ in 0..mebibytes {
-            // What one write takes is less than all of it, so that there are several.
-            bench.append(1, MIB - 200, 0).expect("there is room");
+const MIB: u64 = 1 << 20;
+
+/// Appends so many mebibytes and performs everything but write-backs.
+fn append_mebibytes(bench: &mut Bench, mebibytes: usize) {
+    for _ in 0..mebibytes {
+        // What one write takes is less than all of it, so that there are several.
+        bench.append(1, (1 << 20) - 200, 0).expect("there is room");
+    }
+    bench.log.flush_turn(bench.now, &mut bench.out);
+    let waits = |effect: &FileEffect<_>| !matches!(effect, FileEffect::WriteBack { .. });
+    while let Some(place) = bench.out.iter().position(waits) {
+        let effect = bench.out.remove(place);
+        if let Some((step, outcome)) = bench.disk.perform(effect) {
+            bench.log.on_file(bench.now, step, outcome, &mut bench.out, &mut bench.events);
         }
         bench.log.flush_turn(bench.now, &mut bench.out);
-        while !bench.out.iter().all(|it| matches!(it, FileEffect::WriteBack { .. })) {
-            let written =
-                bench.out.iter().position(|it| !matches!(it, FileEffect::WriteBack { .. }));
-            let effect = bench.out.remove(written.expect("there is one"));
-            if let Some((step, outcome)) = bench.disk.perform(effect) {
-                bench.log.on_file(bench.now, step, outcome, &mut bench.out, &mut bench.events);
-            }
-            bench.log.flush_turn(bench.now, &mut bench.out);
-        }
-    };
-    append(&mut bench, 7);
+    }
+}
+
+fn forty_mebibytes() -> LogConfig {
+    LogConfig { segment_bytes: 40 << 20, ..LogConfig::default() }
+}
+
+#[test]
+fn a_rolled_segment_goes_to_the_disk_in_portions_before_it_is_sealed() {
+    let mut bench = Bench::create(forty_mebibytes());
+    append_mebibytes(&mut bench, 40);
+    assert_eq!(write_backs(&bench), [], "the kernel does it, there is no hurry");
+    let rolled = bench.log.size_bytes();
+    append_mebibytes(&mut bench, 10);
+    for portion in 0..rolled.div_ceil(2 * MIB) {
+        assert_eq!(bench.log.recovery_point(), Offset(0), "it is not sealed yet");
+        let (begin, rest) = (portion * 2 * MIB, rolled - portion * 2 * MIB);
+        let length = u32::try_from(rest.min(2 * MIB)).expect("small");
+        assert_eq!(write_backs(&bench), [(begin, length)], "one at a time");
+        write_back_ends(&mut bench);
+    }
+    append_mebibytes(&mut bench, 1);
+    assert!(bench.log.recovery_point() > Offset(0), "it is sealed");
+    assert_eq!(write_backs(&bench), [], "and the next one is left to the kernel");
+}
+
+#[test]
+fn who_waits_for_a_sync_does_not_wait_for_portions() {
+    let mut bench = Bench::create(forty_mebibytes());
+    append_mebibytes(&mut bench, 49);
+    assert_eq!(write_backs(&bench).len(), 1);
+    let end = bench.log.request_sync(&mut bench.out);
+    append_mebibytes(&mut bench, 0);
+    assert_eq!(bench.log.flushed_end_offset(), end);
+    assert_eq!(write_backs(&bench).len(), 1, "the one that was under way");
+    write_back_ends(&mut bench);
     assert_eq!(write_backs(&bench), []);
-    append(&mut bench, 2);
-    let first = bench.log.size_bytes();
-    assert_eq!(write_backs(&bench), [(0, u32::try_from(first).expect("small"))]);
-    append(&mut bench, 20);
-    assert_eq!(write_backs(&bench).len(), 1, "one is under way");
-    let second = bench.log.size_bytes() - first;
-    write_back_ends(&mut bench);
-    assert_eq!(write_backs(&bench), [(first, u32::try_from(second).expect("small"))]);
-    write_back_ends(&mut bench);
-    // A segment that was rolled is synced when it is sealed; the next one begins at 0 again.
-    append(&mut bench, 20);
-    assert!(matches!(write_backs(&bench)[..], [(at, _)] if at == first + second));
-    write_back_ends(&mut bench);
-    assert!(matches!(write_backs(&bench)[..], [(0, _)]), "{:?}", write_backs(&bench));
+}
+
+#[test]
+fn all_that_was_written_goes_to_the_disk_when_it_is_asked_for() {
+    let mut bench = Bench::create(forty_mebibytes());
+    append_mebibytes(&mut bench, 5);
+    bench.log.write_back(&mut bench.out);
+    // What comes later was not asked for.
+    append_mebibytes(&mut bench, 5);
+    let mut begins = Vec::new();
+    while let [(begin, _)] = write_backs(&bench)[..] {
+        begins.push(begin / MIB);
+        write_back_ends(&mut bench);
+    }
+    assert_eq!(begins, [0, 2, 4]);
+    assert_eq!(bench.log.dirty_bytes() / MIB, 4);
+    bench.log.write_back(&mut bench.out);
     bench.disk.failing = Some(("write back", IoErrorKind::Other));
     bench.run();
     assert_eq!(bench.log.state(), LogState::Failed, "a sync would not tell of it again");

@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use records::{BatchHeader, HEADER_BYTES};
 
 use super::producers::SnapshotFile;
+use super::write_back::WriteBack;
 use super::{Log, LogEffects, LogState};
 use crate::index::{self, IndexState, SegmentIndex};
 use crate::marks::Mark;
@@ -22,10 +23,6 @@ pub const UNWRITTEN_BYTES_MAX: usize = 64 << 20;
 const WRITE_BYTES_MAX: u32 = 8 << 20;
 /// What one write takes, in parts: a system call takes no more.
 const WRITE_PARTS_MAX: usize = 1024;
-
-/// Bytes that a log writes before it brings them to the disk, whoever demands it or not: the
-/// kernel's own writeback, left to itself, stalls a writer when memory fills with such bytes.
-const WRITE_BACK_BYTES: u32 = 8 << 20;
 
 /// Space that is taken ahead of the end, at most.
 const ALLOCATE_BYTES_MAX: u64 = 64 << 20;
@@ -86,7 +83,7 @@ pub(super) struct Writer {
     pub(super) first_timestamp: Option<i64>,
     pub(super) created_ms: i64,
     /// Up to where what is written reaches: the base offset of the segment, and its length.
-    written_to: (Offset, u32),
+    pub(super) written_to: (Offset, u32),
     pub(super) waiting: VecDeque<Run>,
     pub(super) writing: Option<Run>,
     unwritten_bytes: usize,
@@ -95,11 +92,11 @@ pub(super) struct Writer {
     /// Outcomes that are awaited of the making of a segment's files.
     pub(super) preparing: u32,
     pub(super) sync: SyncState,
-    write_back: WriteBack,
+    pub(super) write_back: WriteBack,
     /// Bytes of the segments before the one that is written, since the log was opened.
-    rolled_bytes: u64,
+    pub(super) rolled_bytes: u64,
     /// So many of the bytes that the log took since it was opened, the oldest, are on the disk.
-    clean_bytes: u64,
+    pub(super) clean_bytes: u64,
     /// Segments that were rolled and are not sealed yet, oldest first.
     pub(super) sealing: VecDeque<Sealing>,
     space: Space,
@@ -136,13 +133,11 @@ pub(super) struct SyncState {
     folder_done: bool,
 }
 
-/// How much of the segment that is written was brought to the disk, or is on its way.
-#[derive(Debug, Default)]
-struct WriteBack {
-    segment: Offset,
-    begun_to: u32,
-    /// While one is under way: how many bytes will be clean then.
-    cleans: Option<u64>,
+impl SyncState {
+    /// Whether somebody waits until something from `offset` on is durable.
+    pub(super) fn is_wanted_from(&self, offset: Offset) -> bool {
+        self.target > offset
+    }
 }
 
 /// A segment that was rolled.
@@ -181,7 +176,7 @@ impl Writer {
             created_ms: now.wall_ms,
             written_to: (active.base, active.bytes),
             sync: SyncState { done, ..SyncState::default() },
-            write_back: WriteBack { segment: active.base, begun_to: active.bytes, cleans: None },
+            write_back: WriteBack::behind(active.base, active.bytes),
             clean_bytes: u64::from(active.bytes),
             ..Self::default()
         }
@@ -209,7 +204,7 @@ impl Writer {
             let snapshot = sealing.snapshot.as_ref();
             sealing.outstanding.is_some() || snapshot.is_some_and(SnapshotFile::is_under_way)
         });
-        let goes_to_disk = self.sync.under_way.is_some() || self.write_back.cleans.is_some();
+        let goes_to_disk = self.sync.under_way.is_some() || self.write_back.is_under_way();
         self.is_under_way() || goes_to_disk || seals
     }
 
@@ -496,7 +491,6 @@ impl Log {
                 events.push(LogEvent::Written { end_offset: run.next });
                 self.seal_next(out);
                 self.sync_on(out);
-                self.write_back_from(WRITE_BACK_BYTES, out);
             }
             Err(cause) if cause.kind == IoErrorKind::NoSpace => {
                 let from = run.first;
@@ -604,81 +598,6 @@ impl Log {
         self.sync_on(out);
     }
 
-    /// Bytes that were appended and are not known to be on the disk, nearly: those that a rolled
-    /// segment has left count as clean as soon as some of the next one are.
-    pub fn dirty_bytes(&self) -> u64 {
-        match self.state {
-            LogState::Open | LogState::Closing => {
-                let taken = self.writer.rolled_bytes + u64::from(self.active().bytes);
-                taken.saturating_sub(self.writer.clean_bytes)
-            }
-            _ => 0,
-        }
-    }
-
-    /// Whether written bytes are being brought to the disk.
-    pub fn is_writing_back(&self) -> bool {
-        self.writer.write_back.cleans.is_some()
-    }
-
-    /// Brings all that was written to the disk, without the promise of a sync, unless that is under
-    /// way. A log does it itself by portions of some megabytes: this is for one whose directory has
-    /// too much to catch up with.
-    pub fn write_back(&mut self, out: &mut LogEffects) {
-        self.write_back_from(1, out);
-    }
-
-    /// Brings what was written to the disk, once it is `bytes_min` and unless that is under way.
-    /// What a rolled segment has left is done when it is sealed.
-    fn write_back_from(&mut self, bytes_min: u32, out: &mut LogEffects) {
-        let (segment, end) = self.writer.written_to;
-        let write_back = &mut self.writer.write_back;
-        if write_back.segment != segment {
-            (write_back.segment, write_back.begun_to) = (segment, 0);
-        }
-        let begin = write_back.begun_to.min(end);
-        let waits = write_back.cleans.is_some() || self.state != LogState::Open;
-        if waits || end - begin < bytes_min {
-            return;
-        }
-        let cleans = self.taken_bytes_at(segment, end);
-        let write_back = &mut self.writer.write_back;
-        (write_back.begun_to, write_back.cleans) = (end, Some(cleans));
-        let file = self.segments[self.place_of(segment)].log.clone();
-        let (token, position) = (LogStep(Step::WriteBack), u64::from(begin));
-        out.push(FileEffect::WriteBack { token, file, position, length: end - begin });
-    }
-
-    pub(super) fn on_written_back(
-        &mut self,
-        result: IoResult<()>,
-        out: &mut LogEffects,
-        events: &mut Vec<LogEvent>,
-    ) {
-        let cleans = self.writer.write_back.cleans.take();
-        match result {
-            // The kernel tells of bytes that it could not write only once: a sync that follows
-            // would not know. What a deleted segment had nobody misses.
-            Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
-            _ => {
-                self.is_clean_to(cleans.unwrap_or(0));
-                self.write_back_from(WRITE_BACK_BYTES, out);
-            }
-        }
-    }
-
-    fn is_clean_to(&mut self, bytes: u64) {
-        self.writer.clean_bytes = self.writer.clean_bytes.max(bytes);
-    }
-
-    /// How many bytes the log had taken since it was opened, at a position of a segment.
-    fn taken_bytes_at(&self, segment: Offset, position: u32) -> u64 {
-        let rolled = &self.segments[self.place_of(segment)..self.segments.len() - 1];
-        let behind: u64 = rolled.iter().map(|segment| u64::from(segment.bytes)).sum();
-        // What was there when the log was opened counts for the segment that is written.
-        self.writer.rolled_bytes.saturating_sub(behind) + u64::from(position)
-    }
-
     /// Ends the oldest segment that was rolled, once all of it is written.
     pub(super) fn seal_next(&mut self, out: &mut LogEffects) {
         if self.state == LogState::Removing {
@@ -690,6 +609,9 @@ impl Log {
         // other.
         let waits = self.retry_at.is_some() || self.writer.preparing > 0;
         if waits || sealing.outstanding.is_some() || self.writer.oldest_run_of(base) {
+            return;
+        }
+        if !self.is_brought_to_disk(base, out) {
             return;
         }
         let place = self.place_of(base);
