@@ -12,6 +12,7 @@
 
 mod aborted;
 mod atomic_file;
+mod case;
 mod cleaner;
 mod config;
 mod directory;
@@ -33,6 +34,7 @@ mod tests;
 mod text;
 
 pub use aborted::AbortedTransaction;
+pub use case::{Case, Cases};
 pub use config::{Checkpoints, LogConfig, LogParams};
 pub use directory::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
 pub use log::{

@@ -365,13 +365,15 @@ impl Log {
                 self.opening = None;
                 let mut opened = *opened;
                 let (log_start_offset, end_offset) = (opened.log_start_offset, opened.end_offset);
+                let cases = opened.cases;
                 let event = self.keep_over_cut(&mut opened);
                 self.adopt(now, opened);
                 if self.removing.is_some() {
                     self.state = LogState::Removing;
                     return;
                 }
-                events.push(event.unwrap_or(LogEvent::Opened { log_start_offset, end_offset }));
+                let opened = LogEvent::Opened { log_start_offset, end_offset, cases };
+                events.push(event.unwrap_or(opened));
                 self.write_epochs(now, out);
             }
             Ok(Progress::Stray) => {

@@ -1,19 +1,9 @@
 //! Makes a log's files, or finds out what an earlier run left and repairs it (`LogLoader`).
 //!
-//! What happens to a segment, in order of offset:
-//!
-//! | stop was clean | at or above the recovery point | `.index` there | last | treatment |
-//! |---|---|---|---|---|
-//! | yes | – | yes | no | taken over |
-//! | yes | – | yes | yes | taken over: its indexes are loaded, its end is read |
-//! | no | no | yes | no | taken over |
-//! | no | yes | – | – | recovered: every batch is checked, the indexes are made again |
-//! | – | – | no | – | recovered |
-//!
-//! A recovered segment ends before its first invalid byte, and with an invalid byte the log ends:
-//! later segments are set aside; so they are where batches before the next one are missing. A log
-//! that ends before its start begins anew at its start. What is above the recovery point is synced
-//! before the log is open.
+//! `docs/recovery.md` has the table of what is done in which case. In short: a segment is taken
+//! over, or it is recovered, which checks every batch and makes its indexes again. A recovered
+//! segment ends before its first invalid byte, and with that the log ends: later segments are set
+//! aside. What is above the recovery point is synced before the log is open.
 
 mod listing;
 mod rebuild;
@@ -21,16 +11,18 @@ mod swap;
 mod walk;
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use api::{DirectoryEntry, FileEffect, FileOutcome, FileRef, IoError, IoErrorKind, IoResult};
-use base::{Now, Offset, Uuid};
+use base::{Now, Offset};
 use bytes::Bytes;
 use records::BatchHeader;
 
 use crate::aborted::{self, Aborted};
 use crate::atomic_file::AtomicFile;
+use crate::case::{Case, Cases};
 use crate::config::{Checkpoints, LogParams};
 use crate::epochs::Epochs;
 use crate::index::SegmentIndex;
@@ -74,6 +66,8 @@ pub(crate) struct Opened {
     pub(crate) flushed_end_offset: Offset,
     /// Files with the suffix of deleted ones, to go after a while.
     pub(crate) set_aside: Vec<FileRef>,
+    /// What was found.
+    pub(crate) cases: Cases,
 }
 
 /// How far opening is.
@@ -113,6 +107,7 @@ pub(crate) struct Opening {
     set_aside: Vec<FileRef>,
     /// Files that go before the log is open: a new segment could have their names.
     leftovers: Vec<String>,
+    cases: Cases,
 }
 
 /// How opening began, to begin again.
@@ -206,6 +201,10 @@ impl Opening {
         *self = Self::new(self.params.clone(), self.begins, out);
     }
 
+    fn has(&self, case: Case) -> bool {
+        self.cases.iter().any(|found| found == case)
+    }
+
     /// Whether the log was open before.
     fn is_again(&self) -> bool {
         matches!(self.begins, Begins::OpenAgain(_))
@@ -245,6 +244,7 @@ impl Opening {
             recovered: Vec::new(),
             set_aside: Vec::new(),
             leftovers: Vec::new(),
+            cases: Cases::default(),
         }
     }
 
@@ -335,8 +335,22 @@ impl Opening {
         Ok(Progress::Going)
     }
 
+    /// Says what was found.
+    fn note(&mut self, case: Case, detail: fmt::Arguments<'_>) {
+        let (partition, name) = (&self.params.partition, case.name());
+        if case.is_quiet() {
+            tracing::debug!(%partition, case = name, "{detail}");
+        } else if case == Case::Unflushed {
+            tracing::info!(%partition, case = name, "{detail}");
+        } else {
+            tracing::warn!(%partition, case = name, "{detail}");
+        }
+        self.cases.insert(case);
+    }
+
     fn on_listing(&mut self, entries: &[DirectoryEntry], out: &mut Out) -> IoResult<Progress> {
         if let Some(mut swap) = Swap::found(&self.params.directory, entries) {
+            self.note(Case::CompactionInterrupted, format_args!("{swap}"));
             swap.begin(out);
             self.stage = Stage::Swapping(Box::new(swap));
         } else if let Some(sentence) = self.take_listing(entries) {
@@ -377,7 +391,8 @@ impl Opening {
             Stage::LoadingSnapshot { offset, up_to, replays } => {
                 let bytes = found_bytes(outcome)?;
                 let expiration_ms = self.params.config.producer_id_expiration_ms;
-                if !self.rebuild.load(now, expiration_ms, offset, &bytes) {
+                if let Err(bad) = self.rebuild.load(now, expiration_ms, offset, &bytes) {
+                    self.note(Case::SnapshotUnreadable, format_args!("that at {offset}: {bad}"));
                     return self.load_snapshot(now, up_to, replays, out);
                 }
                 if replays {
@@ -447,66 +462,15 @@ impl Opening {
         Ok(Progress::Going)
     }
 
-    fn read_epochs(&mut self, out: &mut Out) {
-        if !self.has_epochs {
-            return self.read_metadata(out);
-        }
-        self.read_file(self.params.directory.join(names::LEADER_EPOCH_CHECKPOINT), out);
-        self.stage = Stage::ReadingEpochs;
-    }
-
-    fn take_epochs(&mut self, text: &str) {
-        match text::parse_epochs(text) {
-            Ok(entries) => self.epochs = Epochs::from_entries(entries),
-            Err(bad) => {
-                // Recovery finds the epochs of what it checks; older ones are only missed by
-                // followers that ask for them.
-                let partition = &self.params.partition;
-                tracing::warn!(%partition, %bad, "unreadable leader epochs begin anew");
-                self.epochs_changed = true;
-            }
-        }
-    }
-
-    fn read_metadata(&mut self, out: &mut Out) {
-        if self.has_metadata {
-            self.read_file(self.params.directory.join(names::PARTITION_METADATA), out);
-            self.stage = Stage::ReadingMetadata;
-        } else if self.params.sets_strays_aside
-            && matches!(self.begins, Begins::Create)
-            && !self.waiting.is_empty()
-        {
-            // A new log has no segments yet. Nobody can tell whose these are.
-            self.set_aside_stray(self.params.topic_id, out);
-        } else {
-            self.write_metadata(out);
-        }
-    }
-
-    /// Renames a folder that belongs to an earlier topic of the same name, whose deletion had not
-    /// reached this folder when the node ended. As in Kafka (`LogManager`, stray logs), what was
-    /// found is kept until somebody removes it.
-    fn set_aside_stray(&mut self, unique: Uuid, out: &mut Out) {
-        let from = self.params.directory.clone();
-        let to = from.with_file_name(names::stray_folder(&self.params.partition, unique));
-        let partition = &self.params.partition;
-        let folder = to.display();
-        tracing::warn!(%partition, topic_id = %unique, %folder, "a stray log is set aside");
-        out.push(FileEffect::Rename { token: STEP, from, to, files: Vec::new() });
-        self.stage = Stage::SettingAside;
-    }
-
-    fn write_metadata(&mut self, out: &mut Out) {
-        let path = self.params.directory.join(names::PARTITION_METADATA);
-        let content = text::format_partition_metadata(self.params.topic_id);
-        self.stage = Stage::WritingMetadata(AtomicFile::replace(path, content, STEP, out));
-    }
-
     /// Begins to find the state of the producers, then treats the segments.
     fn begin_producers(&mut self, now: Now, out: &mut Out) -> IoResult<Progress> {
         let first = self.waiting.front().map_or(Offset(0), |files| files.base);
         let is_clean = self.found.clean_shutdown;
-        self.rebuild.begin(self.found.log_start_offset.max(first), is_clean && !self.is_again());
+        let skips = is_clean && !self.is_again() && self.rebuild.found.is_empty();
+        if skips && !self.waiting.is_empty() {
+            self.note(Case::ProducersUnknown, format_args!("there is no snapshot of them"));
+        }
+        self.rebuild.begin(self.found.log_start_offset.max(first), skips);
         let up_to = if is_clean { None } else { self.recovers_from().or(Some(first)) };
         self.load_snapshot(now, up_to.unwrap_or(Offset(i64::MAX)), false, out)
     }
@@ -596,9 +560,8 @@ impl Opening {
             let unchecked =
                 !self.found.clean_shutdown && recovers_from.is_none_or(|from| files.base >= from);
             if unchecked || files.index_bytes.is_none() {
-                let segment = files.base.0;
-                let partition = &self.params.partition;
-                tracing::info!(%partition, segment, unchecked, "recovering a segment");
+                let case = if unchecked { Case::Unflushed } else { Case::IndexMissing };
+                self.note(case, format_args!("the segment {} is recovered", files.base));
                 let walk = self.recovering(files);
                 return self.walk_on(now, walk, out);
             }
@@ -632,8 +595,11 @@ impl Opening {
         }
         let needed = self.rebuild.needs(end, self.found.clean_shutdown);
         let Some(up_to) = needed else { return self.end(now, out) };
-        let (partition, from) = (&self.params.partition, self.rebuild.end);
-        tracing::info!(%partition, %from, %end, "the state of the producers is built again");
+        let known = self.rebuild.end;
+        self.note(
+            Case::SnapshotMissing,
+            format_args!("producers are known up to {known}, the log ends at {end}"),
+        );
         self.rebuild.restart(start.max(self.segments[0].base));
         self.load_snapshot(now, up_to, true, out)
     }
@@ -666,8 +632,7 @@ impl Opening {
         Ok(Progress::Going)
     }
 
-    /// What the `.txnindex` of a segment holds; without it the segment is recovered, whose
-    /// `.index` counts as missing then.
+    /// What the `.txnindex` of a segment holds; without it the segment is recovered.
     fn take_aborted(
         &mut self,
         now: Now,
@@ -679,9 +644,10 @@ impl Opening {
         match aborted::parse(&found_bytes(outcome)?, files.base) {
             Ok(entries) => entries.into_iter().for_each(|it| self.rebuild.aborted.insert(it)),
             Err(bad) => {
-                let (partition, segment) = (&self.params.partition, files.base.0);
-                tracing::warn!(%partition, segment, %bad, "an unreadable index of transactions");
-                files.index_bytes = None;
+                let segment = files.base;
+                self.note(Case::AbortedUnreadable, format_args!("of the segment {segment}: {bad}"));
+                let walk = self.recovering(files);
+                return self.walk_on(now, walk, out);
             }
         }
         self.waiting.push_front(files);
@@ -738,7 +704,9 @@ impl Opening {
             )));
         }
         if walk.invalid.is_some() && !walk.recovers {
-            // What a clean stop left is not what the flag promised: check it from its start.
+            // What should be in order is not: check it from its start.
+            let segment = walk.files.base;
+            self.note(Case::EndUnreadable, format_args!("the segment {segment} is recovered"));
             let walk = self.recovering(walk.files);
             return self.walk_on(now, walk, out);
         }
@@ -751,10 +719,9 @@ impl Opening {
         segment.log = walk.log;
         let mut outstanding = 0;
         if let Some(invalid) = walk.invalid {
-            let partition = &self.params.partition;
-            let lost = walk.files.log_bytes - walk.valid_bytes;
-            let end = walk.end.0;
-            tracing::warn!(%partition, ?invalid, end, lost, "invalid bytes end the log");
+            let (lost, end) = (walk.files.log_bytes - walk.valid_bytes, walk.end);
+            let case = if invalid == Invalid::Torn { Case::Torn } else { Case::Corrupt };
+            self.note(case, format_args!("the log ends at {end}, {lost} bytes go"));
             let length = walk.valid_bytes;
             out.push(FileEffect::Truncate { token: STEP, file: segment.log.clone(), length });
             outstanding += 1;
@@ -764,8 +731,8 @@ impl Opening {
         {
             // The end of the segment was lost with the power, whole batches of it, while what was
             // written to the next one later was not.
-            let (partition, end) = (&self.params.partition, walk.end);
-            tracing::warn!(%partition, %end, "batches before the next segment are missing");
+            let end = walk.end;
+            self.note(Case::BatchesMissing, format_args!("the log ends at {end}"));
             outstanding += self.set_waiting_aside(out);
         }
         if !self.waiting.is_empty() {
@@ -805,14 +772,17 @@ impl Opening {
         let start = self.found.log_start_offset;
         let mut outstanding = 0;
         if !self.segments.is_empty() && self.last.end < start {
-            let (partition, end) = (&self.params.partition, self.last.end);
-            tracing::warn!(%partition, %end, %start, "the log ends before its start: begins anew");
+            let end = self.last.end;
+            self.note(Case::EndsBeforeStart, format_args!("it ends at {end}, begins at {start}"));
             for segment in std::mem::take(&mut self.segments) {
                 outstanding += self.set_segment_aside(&segment, out);
             }
             self.epochs_changed |= self.epochs.clear();
         }
         if self.segments.is_empty() {
+            if !matches!(self.begins, Begins::Create) && !self.has(Case::EndsBeforeStart) {
+                self.note(Case::SegmentMissing, format_args!("one is made at {start}"));
+            }
             let mut segment = Segment::empty(&self.params.directory, start, now.wall_ms);
             outstanding += segment.prepare(&self.params.directory, STEP, out);
             if let Some(parent) = self.params.directory.parent() {
@@ -828,7 +798,11 @@ impl Opening {
         outstanding += self.sync_recovered(out);
         let log_start = start.max(self.segments[0].base);
         self.found.log_start_offset = log_start;
-        self.epochs_changed |= self.epochs.truncate_from_end(self.last.end);
+        if self.epochs.truncate_from_end(self.last.end) {
+            let end = self.last.end;
+            self.note(Case::EpochsAboveEnd, format_args!("those from {end} on are dropped"));
+            self.epochs_changed = true;
+        }
         self.epochs_changed |= self.epochs.truncate_from_start(log_start);
         if outstanding == 0 {
             return Ok(self.write_epochs(out));
@@ -861,7 +835,11 @@ impl Opening {
     /// Removes the snapshots that belong to nothing any more. Returns the number of outcomes.
     fn remove_snapshots(&mut self, out: &mut Out) -> u32 {
         let bases = self.segments.iter().map(|segment| segment.base).collect();
-        let gone = self.rebuild.needless(self.last.end, &bases);
+        let (bad, needless) = self.rebuild.needless(self.last.end, &bases);
+        if let Some(first) = needless.first() {
+            self.note(Case::SnapshotNeedless, format_args!("that at {first}, and others"));
+        }
+        let gone = [bad, needless].concat();
         for offset in &gone {
             let path = names::segment_file(&self.params.directory, *offset, names::SNAPSHOT);
             out.push(FileEffect::Remove { token: STEP, path, files: Vec::new() });
@@ -877,6 +855,7 @@ impl Opening {
         if self.found.clean_shutdown || end <= self.found.recovery_point {
             return 0;
         }
+        self.note(Case::EndUnflushed, format_args!("what lies below {end} is synced"));
         self.found.recovery_point = end;
         let file = self.segments.last().expect("there is one by now").log.clone();
         out.push(FileEffect::Sync { token: STEP, file });
@@ -913,6 +892,7 @@ impl Opening {
             end_offset,
             flushed_end_offset,
             set_aside: std::mem::take(&mut self.set_aside),
+            cases: self.cases,
         }))
     }
 
@@ -965,3 +945,6 @@ fn found_bytes(outcome: FileOutcome) -> IoResult<Bytes> {
         other => other,
     }
 }
+
+#[cfg(test)]
+mod tests;

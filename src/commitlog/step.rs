@@ -3,6 +3,8 @@
 use api::IoError;
 use base::{LeaderEpoch, Offset, Token};
 
+use crate::case::Cases;
+
 /// What goes on with a log when an effect is done. Opaque and cheap to copy: the owner keeps it
 /// while the effect is under way, and hands it back with the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +60,8 @@ pub enum LogEvent {
         log_start_offset: Offset,
         /// The offset of the next record.
         end_offset: Offset,
+        /// What was found that was not in order.
+        cases: Cases,
     },
     /// Batches are in the file: readers may see what lies below `end_offset`.
     Written {

@@ -10,8 +10,8 @@ use records::{Batch, BatchBuilder, Batches, Compression, NewRecord};
 
 use crate::testing::{self, Bench, Disk, appended, batch, clean};
 use crate::{
-    AppendError, Checkpoints, Durability, FoundTimestamp, LogConfig, LogEvent, LogState, Read,
-    ReadError, ReadRequest,
+    AppendError, Cases, Checkpoints, Durability, FoundTimestamp, LogConfig, LogEvent, LogState,
+    Read, ReadError, ReadRequest,
 };
 
 const FIXTURE_END: Offset = Offset(300);
@@ -64,7 +64,8 @@ fn one_turn_with_many_rolls_makes_the_same_files() {
 #[test]
 fn opens_what_kafka_closed_and_leaves_it_as_it_was() {
     let bench = Bench::open(fixture(), fixture_config(), clean());
-    let opened = LogEvent::Opened { log_start_offset: Offset(0), end_offset: FIXTURE_END };
+    let (log_start_offset, cases) = (Offset(0), Cases::default());
+    let opened = LogEvent::Opened { log_start_offset, end_offset: FIXTURE_END, cases };
     assert_eq!(bench.events, [opened]);
     assert_eq!(bench.log.flushed_end_offset(), FIXTURE_END);
     assert_eq!(bench.log.latest_leader_epoch(), Some(LeaderEpoch(0)));

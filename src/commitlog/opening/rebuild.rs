@@ -1,16 +1,8 @@
 //! What a log knew of producers, found again when it is opened: from the newest snapshot that can
 //! be trusted, and from the batches behind it (`UnifiedLog.rebuildProducerState`).
 //!
-//! | stop was clean | snapshots | what is done |
-//! |---|---|---|
-//! | yes | none | nothing is known: Kafka spares itself a walk over a log of an older version |
-//! | yes | one at the end | it is loaded |
-//! | no | one at the segment that is checked first | it is loaded; the checks go over the batches |
-//! | – | one above the end, or one that is damaged | it goes; the one before it is tried |
-//! | – | none, or one that is older | the batches behind it are walked over once more |
-//! | – | none at the start of a segment that is recovered | the same, from the one before it |
-//!
-//! The walks find the aborted transactions of recovered segments, too: hence the last line.
+//! The walks find the aborted transactions of recovered segments, too. `docs/recovery.md` has the
+//! cases.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +11,7 @@ use bytes::Bytes;
 use records::BatchHeader;
 
 use crate::aborted::Aborted;
-use crate::producers::{Producers, Snapshot, parse_snapshot};
+use crate::producers::{BadSnapshot, Producers, Snapshot, parse_snapshot};
 
 /// The state on its way through the segments.
 #[derive(Debug, Default)]
@@ -44,8 +36,8 @@ pub(super) struct Rebuild {
 
 impl Rebuild {
     /// The log begins at `start`: what does not lie above it is of no use.
-    pub(super) fn begin(&mut self, start: Offset, skips_without_snapshot: bool) {
-        self.is_skipped = skips_without_snapshot && self.found.is_empty();
+    pub(super) fn begin(&mut self, start: Offset, is_skipped: bool) {
+        self.is_skipped = is_skipped;
         let above = self.found.split_off(&start.plus(1));
         self.bad.extend(std::mem::replace(&mut self.found, above));
         self.restart(start);
@@ -62,26 +54,25 @@ impl Rebuild {
         self.found.range(..=end).next_back().copied()
     }
 
-    /// Takes what the snapshot at `offset` holds; whether it can be trusted.
+    /// Takes what the snapshot at `offset` holds, if it can be trusted.
     pub(super) fn load(
         &mut self,
         now: Now,
         expiration_ms: i64,
         offset: Offset,
         bytes: &Bytes,
-    ) -> bool {
+    ) -> Result<(), BadSnapshot> {
         match parse_snapshot(bytes) {
             Ok(states) => {
                 let now_ms = now.wall_ms;
                 self.producers = Producers::from_snapshot(offset, states, now_ms, expiration_ms);
                 self.end = offset;
-                true
+                Ok(())
             }
             Err(bad) => {
-                tracing::warn!(%offset, %bad, "an unreadable snapshot of producers is removed");
                 self.found.remove(&offset);
                 self.bad.push(offset);
-                false
+                Err(bad)
             }
         }
     }
@@ -141,14 +132,17 @@ impl Rebuild {
         (self.end != end).then_some(end)
     }
 
-    /// The snapshots that go: those that are bad, those above the end of the log, and those that
+    /// The snapshots that go: those that are bad; and those above the end of the log and those that
     /// belong to no segment, but for the newest one above them all, which a clean stop left.
-    pub(super) fn needless(&mut self, end: Offset, bases: &BTreeSet<Offset>) -> Vec<Offset> {
-        let mut gone = std::mem::take(&mut self.bad);
+    pub(super) fn needless(
+        &mut self,
+        end: Offset,
+        bases: &BTreeSet<Offset>,
+    ) -> (Vec<Offset>, Vec<Offset>) {
         let last = bases.last().copied().unwrap_or(end);
         let newest = self.newest(end).filter(|offset| *offset > last);
         let kept = |offset: &Offset| bases.contains(offset) || newest == Some(*offset);
-        gone.extend(self.found.iter().filter(|offset| **offset > end || !kept(offset)));
-        gone
+        let needless = self.found.iter().filter(|offset| **offset > end || !kept(offset));
+        (std::mem::take(&mut self.bad), needless.copied().collect())
     }
 }

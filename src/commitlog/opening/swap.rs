@@ -13,6 +13,7 @@
 //! Every step is made durable before the next, so that a further crash leaves one of these states.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -57,6 +58,13 @@ pub(super) enum SwapProgress {
     Unreadable(String),
 }
 
+impl fmt::Display for Swap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kept, dropped) = (self.renamed.len(), self.gone.len());
+        write!(f, "{kept} of its files get their names, {dropped} are removed")
+    }
+}
+
 impl Swap {
     /// The swap that the files of a folder tell of, if they do.
     pub(super) fn found(folder: &Path, entries: &[DirectoryEntry]) -> Option<Self> {
@@ -93,12 +101,6 @@ impl Swap {
 
     /// Asks for what comes first.
     pub(super) fn begin(&mut self, out: &mut Out) {
-        tracing::warn!(
-            folder = %self.folder.display(),
-            kept = self.renamed.len(),
-            dropped = self.gone.len(),
-            "a compaction was interrupted: its files are put in order"
-        );
         self.next_segment(out);
     }
 
