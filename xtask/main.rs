@@ -20,6 +20,11 @@ enum Command {
     Tidy,
     /// Run everything that must be green: checks, unit tests, black-box tests.
     Test(test::Options),
+    /// Run what takes long, in full: `campaign` for all of it, `campaign recovery` for one.
+    Campaign {
+        /// Which one; see `tests/cases/campaign.rs`.
+        name: Option<String>,
+    },
     /// Take the facts of Kafka's message schemas from the jars into our own text.
     Schemas,
     /// Take the facts of Kafka's configuration keys from its classes, and its answers to cases.
@@ -54,6 +59,7 @@ fn main() -> ExitCode {
         Command::Schemas => schemas::run(&workspace_root()),
         Command::ConfigKeys => config_keys::run(&workspace_root()),
         Command::Test(options) => test::run(&options),
+        Command::Campaign { name } => run_campaign(name.as_deref().unwrap_or_default()),
         Command::Bench { line } => run_bench(&line),
         Command::Sim { line } => match sim::run(&line) {
             Ok(code) => return code.into(),
@@ -71,6 +77,24 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The tests of campaigns in their full form, one after the other, against the release build.
+fn run_campaign(name: &str) -> Result<(), String> {
+    let filter = format!("campaign::{name}");
+    let lines: [&[&str]; 2] = [
+        &["build", "--release", "--quiet"],
+        &["test", "--quiet", "-p", "blackbox", "--test", "cases", "--", &filter, "--nocapture"],
+    ];
+    for line in lines {
+        let mut command = std::process::Command::new("cargo");
+        command.args(line).env("CORELANE_CAMPAIGN", "full").env("RUST_TEST_THREADS", "1");
+        let status = command.current_dir(workspace_root()).status();
+        if !status.map_err(|error| format!("starting cargo: {error}"))?.success() {
+            return Err(format!("`cargo {}` failed", line.join(" ")));
+        }
+    }
+    Ok(())
 }
 
 fn run_bench(line: &[String]) -> Result<(), String> {

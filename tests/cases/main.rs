@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods, reason = "tests read files and talk to sockets")]
 
 mod bad_input;
+mod campaign;
 mod cluster;
 mod compaction;
 mod configs;

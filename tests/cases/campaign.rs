@@ -1,0 +1,177 @@
+//! What takes long in full: each test has a short form, which is what runs by default, and its
+//! full form under `cargo xtask campaign`. `docs/campaigns.md` has what the full ones found.
+#![allow(clippy::print_stderr, reason = "a campaign says what it has measured")]
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use blackbox::wire::{self, Batch, Bytes, LIST_OFFSETS, PRODUCE, Rest};
+use blackbox::{Broker, Target, target};
+
+/// How long all partitions may take until they are back, in whichever form.
+const BACK_MAX: Duration = Duration::from_secs(60);
+/// Records of one request to produce, in bytes.
+const REQUEST_BYTES: usize = 8 << 20;
+
+/// A size: that of the full form, or that of the short one.
+fn sized<T>(full: T, short: T) -> T {
+    if std::env::var_os("CORELANE_CAMPAIGN").is_some() { full } else { short }
+}
+
+fn say(line: &str) {
+    eprintln!("campaign: {line}");
+}
+
+/// Topics of so many partitions each.
+struct Many {
+    topics: Vec<String>,
+    partitions: i32,
+}
+
+impl Many {
+    fn create(broker: &Broker, topics: usize, partitions: i32) -> Many {
+        let topics: Vec<String> = (0..topics).map(|number| format!("many-{number}")).collect();
+        for topic in &topics {
+            let line = format!("topics --create --topic {topic} --partitions {partitions}");
+            broker.kafka(&line).ok();
+        }
+        Many { topics, partitions }
+    }
+
+    fn count(&self) -> usize {
+        self.topics.len() * usize::try_from(self.partitions).expect("positive")
+    }
+
+    /// Appends one record of so many bytes to every partition.
+    fn produce(&self, stream: &mut TcpStream, bytes: usize) {
+        let batch = Batch { values: vec![vec![7; bytes]], ..Batch::default() }.encode();
+        let indexes: Vec<i32> = (0..self.partitions).collect();
+        for topic in &self.topics {
+            for some in indexes.chunks(REQUEST_BYTES / bytes) {
+                let mut body = Bytes::default();
+                body.i16(-1).i16(1).i32(30_000).i32(1).string(topic);
+                body.i32(i32::try_from(some.len()).expect("few"));
+                for index in some {
+                    body.i32(*index).bytes(&batch);
+                }
+                stream.write_all(&wire::request(PRODUCE, 8, 1, &body.0)).expect("it is read");
+                let answer = wire::answer(stream, 1).expect("an answer");
+                let mut rest = Rest(&answer);
+                rest.take(4 + 2 + topic.len() + 4);
+                for index in some {
+                    assert_eq!((rest.i32(), rest.i16()), (*index, 0), "{topic}");
+                    // Offset, times, start; no errors of records and no message.
+                    rest.take(8 + 8 + 8 + 4 + 2);
+                }
+            }
+        }
+    }
+
+    /// The end of every partition; none while one of them says that it is not there yet.
+    fn ends(&self, stream: &mut TcpStream) -> Option<Vec<i64>> {
+        let mut body = Bytes::default();
+        body.i32(-1).i32(i32::try_from(self.topics.len()).expect("few"));
+        for topic in &self.topics {
+            body.string(topic).i32(self.partitions);
+            for index in 0..self.partitions {
+                body.i32(index).i64(-1);
+            }
+        }
+        stream.write_all(&wire::request(LIST_OFFSETS, 1, 2, &body.0)).expect("it is read");
+        let answer = wire::answer(stream, 2).expect("an answer");
+        let mut rest = Rest(&answer);
+        let mut ends = Vec::new();
+        for _ in 0..rest.i32() {
+            let name = rest.i16();
+            rest.take(usize::try_from(name).expect("a name"));
+            for _ in 0..rest.i32() {
+                let (_, error, _, offset) = (rest.i32(), rest.i16(), rest.i64(), rest.i64());
+                if error != 0 {
+                    return None;
+                }
+                ends.push(offset);
+            }
+        }
+        Some(ends)
+    }
+
+    /// Waits until every partition has its end, one record behind its start if `has_records`.
+    fn await_ends(&self, broker: &Broker, end: i64) {
+        let deadline = Instant::now() + BACK_MAX;
+        let mut stream = broker.connect();
+        loop {
+            if let Some(ends) = self.ends(&mut stream) {
+                assert_eq!(ends, vec![end; self.count()]);
+                return;
+            }
+            assert!(Instant::now() < deadline, "not all are back\n{}", broker.end_of_log());
+        }
+    }
+}
+
+fn open_files(broker: &Broker) -> usize {
+    let files = fs::read_dir(format!("/proc/{}/fd", broker.pid()));
+    files.expect("the process runs").count()
+}
+
+/// Partitions with records that nobody has flushed, all of which are read again after a kill.
+#[test]
+fn recovery() {
+    let (topics, partitions) = sized((10, 1_000), (2, 50));
+    let record_bytes = 200_000;
+    let mut broker = Broker::start(&[]);
+    let many = Many::create(&broker, topics, partitions);
+    many.produce(&mut broker.connect(), record_bytes);
+    broker.kill();
+    let begun = Instant::now();
+    broker.start_again();
+    let ready = begun.elapsed();
+    many.await_ends(&broker, 1);
+    let all = begun.elapsed();
+    say(&format!(
+        "{} partitions with {record_bytes} bytes each after kill -9: the first answer after {} ms, \
+         all online after {} ms",
+        many.count(),
+        ready.as_millis(),
+        all.as_millis(),
+    ));
+    if target() == Target::Corelane {
+        assert!(all < Duration::from_secs(5), "{all:?}");
+    }
+}
+
+/// Many partitions that hold a little: what they cost in memory, open files and time to start.
+#[test]
+fn partitions() {
+    let (topics, partitions) = sized((25, 4_000), (2, 100));
+    let mut broker = Broker::start(&[]);
+    let begun = Instant::now();
+    let many = Many::create(&broker, topics, partitions);
+    let created = begun.elapsed();
+    many.produce(&mut broker.connect(), 100);
+    many.await_ends(&broker, 1);
+    let (memory, files) = (broker.memory_bytes_most(), open_files(&broker));
+    let begun = Instant::now();
+    broker.stop();
+    let stopped = begun.elapsed();
+    let begun = Instant::now();
+    broker.start_again();
+    many.await_ends(&broker, 1);
+    let started = begun.elapsed();
+    let memory_again = broker.memory_bytes_most();
+    say(&format!(
+        "{} partitions: created in {} ms, {} MB of memory at most and {files} open files, stopped \
+         in {} ms, all online {} ms after a start, {} MB at most then",
+        many.count(),
+        created.as_millis(),
+        memory >> 20,
+        stopped.as_millis(),
+        started.as_millis(),
+        memory_again >> 20,
+    ));
+    if target() == Target::Corelane {
+        assert!(memory.max(memory_again) <= 1 << 30, "{memory} and {memory_again} bytes");
+    }
+}
