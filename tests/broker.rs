@@ -53,6 +53,8 @@ pub fn target() -> Target {
 #[derive(Debug)]
 pub struct Broker {
     port: u16,
+    /// Whose program runs.
+    program: Target,
     /// What starts it: a file of settings, or `dev` with its options.
     arguments: Vec<OsString>,
     /// A program with its arguments that starts the broker's in turn, or nothing.
@@ -104,13 +106,24 @@ impl Broker {
         let properties = server_properties(folder.path(), port, controller_port, settings);
         let path = folder.path().join(SETTINGS);
         fs::write(&path, properties).expect("writing settings");
-        let arguments = start_of(&path);
-        Broker { port, arguments, wrapper: Vec::new(), folder, processes: None, small_disk: None }
+        let (program, arguments) = (target(), start_of(target(), &path));
+        let (wrapper, processes, small_disk) = (Vec::new(), None, None);
+        Broker { port, program, arguments, wrapper, folder, processes, small_disk }
+    }
+
+    /// From now on this program is started on the folder.
+    ///
+    /// # Panics
+    /// When another one runs.
+    pub fn set_program(&mut self, program: Target) {
+        assert!(self.processes.is_none(), "one program at a time has the folder");
+        self.program = program;
+        self.arguments = start_of(program, &self.settings());
     }
 
     /// Runs `format` with the broker's settings and these options.
     pub fn format(&self, options: &str) -> Finished {
-        let mut command = match target() {
+        let mut command = match self.program {
             Target::Corelane => Command::new(corelane()),
             Target::Kafka => kafka::tool_with("storage", QUICK).unwrap_or_else(|s| panic!("{s}")),
         };
@@ -181,7 +194,9 @@ impl Broker {
         let arguments =
             vec!["dev".into(), "--data".into(), data, "--port".into(), port.to_string().into()];
         let (wrapper, processes, small_disk) = (Vec::new(), None, None);
-        let mut broker = Broker { port, arguments, wrapper, folder, processes, small_disk };
+        let program = Target::Corelane;
+        let mut broker =
+            Broker { port, program, arguments, wrapper, folder, processes, small_disk };
         broker.start_again();
         broker
     }
@@ -198,7 +213,7 @@ impl Broker {
         let (port, controller_port) = (free_port(), free_port());
         let properties = server_properties(like.folder.path(), port, controller_port, settings);
         fs::write(&path, properties).expect("writing settings");
-        Running::start(start_command().args(start_of(&path))).finish().fails()
+        Running::start(start_command(target()).args(start_of(target(), &path))).finish().fails()
     }
 
     /// The same for a broker that runs as a user who owns nothing: Corelane only.
@@ -217,7 +232,9 @@ impl Broker {
         }
         let nobody = ["--reuid=65534", "--regid=65534", "--clear-groups"];
         let mut command = Command::new("setpriv");
-        Running::start(command.args(nobody).arg(&program).args(start_of(&path))).finish().fails()
+        Running::start(command.args(nobody).arg(&program).args(start_of(Target::Corelane, &path)))
+            .finish()
+            .fails()
     }
 
     /// A broker with the usual settings that several tests use at once, each with topics and
@@ -313,7 +330,7 @@ impl Broker {
     pub fn start_again(&mut self) {
         assert!(self.processes.is_none(), "the broker runs already");
         let log = fs::File::options().create(true).append(true).open(self.log()).expect("a log");
-        let mut command = wrapped(&self.wrapper, start_command());
+        let mut command = wrapped(&self.wrapper, start_command(self.program));
         command.args(&self.arguments);
         command.stdin(Stdio::null()).stdout(log.try_clone().expect("a second handle")).stderr(log);
         let broker = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -426,8 +443,8 @@ fn corelane() -> PathBuf {
 }
 
 /// The program that is or starts a broker.
-fn start_command() -> Command {
-    match target() {
+fn start_command(program: Target) -> Command {
+    match program {
         Target::Corelane => Command::new(corelane()),
         Target::Kafka => {
             let options = &["-Xmx768M", "-Xms256M", "-Dcorelane.log.level=info"];
@@ -445,9 +462,9 @@ fn wrapped(wrapper: &[OsString], command: Command) -> Command {
 }
 
 /// What lets a broker start with a file of settings.
-fn start_of(properties: &Path) -> Vec<OsString> {
+fn start_of(program: Target, properties: &Path) -> Vec<OsString> {
     let file = properties.as_os_str().to_owned();
-    match target() {
+    match program {
         Target::Corelane => vec!["start".into(), file],
         Target::Kafka => vec![file],
     }

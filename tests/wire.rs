@@ -341,8 +341,8 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// CRC-32C, bit by bit.
-fn crc32c(bytes: &[u8]) -> u32 {
+/// The checksum of a batch: CRC-32C, bit by bit.
+pub fn crc32c(bytes: &[u8]) -> u32 {
     let step = |crc: u32, _| (crc >> 1) ^ (0x82f6_3b78 * (crc & 1));
     !bytes.iter().fold(!0, |crc, byte| (0..8).fold(crc ^ u32::from(*byte), step))
 }

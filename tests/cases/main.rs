@@ -8,6 +8,7 @@ mod compaction;
 mod configs;
 mod consoles;
 mod durability;
+mod exchange;
 mod fetch;
 mod format;
 mod groups;
