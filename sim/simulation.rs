@@ -92,6 +92,8 @@ pub struct Simulation<N: Node> {
     clients: Vec<Client>,
     connections: u64,
     winds_down: bool,
+    /// The disk makes no errors any more, and what came of the last one is over.
+    is_mended: bool,
     timers: Vec<Timer>,
     pub(crate) exit: Option<Exit>,
 }
@@ -140,6 +142,7 @@ impl<N: Node> Simulation<N> {
             scenario,
             connections: 0,
             winds_down: false,
+            is_mended: false,
             timers: Vec::new(),
             exit: None,
         }
@@ -319,7 +322,8 @@ impl<N: Node> Simulation<N> {
             Exit::Crashed(Crash::Process) => self.history.counts.crashes += 1,
             Exit::Crashed(Crash::Machine) => self.history.power_is_lost(),
             Exit::Failed(sentence) => {
-                let is_excused = self.scenario.trouble != DiskTrouble::None && !self.winds_down;
+                // Between an error of the disk and the end of the node some time passes.
+                let is_excused = self.scenario.trouble != DiskTrouble::None && !self.is_mended;
                 ensure(is_excused, || format!("the node gave up: {sentence}"))?;
                 self.history.counts.crashes += 1;
                 // After an error of the disk nobody knows what is in its cache: only a new boot
@@ -386,6 +390,7 @@ impl<N: Node> Simulation<N> {
             self.world.crash(0, Crash::Machine);
             self.pump(self.world.now(), |_| false)?;
         }
+        self.is_mended = true;
         self.start_if_down()
     }
 

@@ -62,9 +62,10 @@ impl CreateTopic {
         let topic = &mut history.topics[self.topic];
         ensure(*result.name == *topic.name, || format!("another topic was created: {result:?}"))?;
         match result.error_code {
-            // The topic was deleted since, which may have been this one or an earlier one.
+            // The topic was deleted since, or will be; which may have been this one or an earlier
+            // one.
             ErrorCode::NONE | ErrorCode::TOPIC_ALREADY_EXISTS
-                if topic.incarnation != self.incarnation =>
+                if topic.incarnation != self.incarnation || topic.is_doomed =>
             {
                 Ok(())
             }

@@ -84,6 +84,14 @@ impl Metadata {
         index: usize,
         answer: &MetadataResponseTopic,
     ) -> Result<(), Violation> {
+        let topic = &history.topics[index];
+        let is_another = topic.id.is_some_and(|id| id != answer.topic_id);
+        let was_deleted = topic.past_ids.contains(&answer.topic_id);
+        if self.version >= ID_FIRST_VERSION && topic.is_doomed && is_another && !was_deleted {
+            // It is gone, though the word of it was lost, and what was still on its way made it
+            // anew.
+            history.topic_is_gone(index);
+        }
         let topic = &mut history.topics[index];
         if self.version >= ID_FIRST_VERSION {
             let mut answered = answer.topic_id;
