@@ -14,8 +14,8 @@
 //! | `Naming` | `.swap` goes from the names, durably | the swap is completed |
 //!
 //! Readers that hold an old segment finish with it: its file has another name only. Segments with
-//! transactions are not cleaned, nor what lies behind them: which of their records count is not
-//! known here yet.
+//! transactions are not cleaned, nor what lies behind them: that takes care of markers and of
+//! aborted records, which nothing here does yet. The log says so once.
 
 use api::{FileEffect, FileOutcome, IoErrorKind, IoResult};
 use base::{Duration, Instant, Map, Now, Offset, ProducerId};
