@@ -176,7 +176,9 @@ impl Exchange {
         }
         let text = self.broker.log_text().split_off(self.log_bytes);
         if self.program == Target::Kafka && self.log_bytes > 0 {
-            let complaints: Vec<&str> = text.lines().filter(|line| is_unusual(line)).collect();
+            // What follows a line, such as where an exception came from, belongs to it.
+            let entries = text.split("\n[");
+            let complaints: Vec<&str> = entries.filter(|entry| is_unusual(entry)).collect();
             assert!(complaints.is_empty(), "{}", complaints.join("\n"));
         }
     }
@@ -248,7 +250,9 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     entries.map(|entry| entry.expect("it can be listed").path()).collect()
 }
 
-fn is_unusual(line: &str) -> bool {
+/// Whether an entry of Kafka's log is a complaint that Kafka does not have by itself.
+fn is_unusual(entry: &str) -> bool {
+    let line = entry.lines().next().unwrap_or_default();
     let complains = [" WARN ", " ERROR ", " FATAL "].iter().any(|level| line.contains(level));
     complains && !USUAL_COMPLAINTS.iter().any(|usual| fits(line, usual))
 }
