@@ -198,11 +198,14 @@ impl Log {
             Step::WriteBack => self.on_written_back(outcome.done(), out, events),
             Step::Seal(base) => self.on_sealed(now, base, outcome.done(), out, events),
             Step::Snapshot(base) => self.on_snapshot(now, base, outcome.done(), out, events),
-            Step::Undo => self.on_undone(outcome.done(), events),
+            Step::Undo => self.on_undone(now, outcome.done(), events),
             Step::Epochs => self.on_epochs_written(now, outcome.done(), out, events),
             Step::Flow(token) => self.on_flow(token, outcome.read(), out, events),
             Step::Clean => self.on_cleaning(now, outcome, out, events),
             Step::Age => self.on_age(outcome.read(), events),
+            Step::SetAside(base, ending) => {
+                self.on_set_aside(base, ending, outcome.done(), out, events);
+            }
             Step::Delete => self.on_deleted(outcome.done(), events),
             Step::Truncate => self.on_cut(outcome.done(), out, events),
             Step::Remove => self.on_removed(now, outcome.done(), events),
@@ -328,8 +331,12 @@ impl Log {
                 self.opening_effects = out.len() - before;
                 return;
             }
+            self.undo_again(out);
             self.write_epochs(now, out);
             self.seal_next(out);
+            if self.state == LogState::Removing {
+                self.remove_on(out);
+            }
         }
     }
 
@@ -424,7 +431,8 @@ impl Log {
         self.retry_at = None;
         self.give_up_cleaning();
         self.writer.give_up();
-        self.epochs_file = EpochsFile::default();
+        // What the file lacks is still asked for, by the last checkpoint.
+        self.epochs_file.writing = None;
     }
 
     /// A disk that is full is no reason to give the directory up: the thing is tried again.

@@ -908,7 +908,7 @@ impl Opening {
 
     /// Gives the files of a segment the suffix of deleted ones. Returns the number of outcomes.
     fn set_segment_aside(&mut self, segment: &Segment, out: &mut Out) -> u32 {
-        let files = segment.set_aside(&self.params.directory, STEP, out);
+        let files = segment.set_aside(&self.params.directory, |_| STEP, out);
         let outstanding = u32::try_from(files.len()).expect("a segment has few files");
         self.set_aside.extend(files);
         outstanding

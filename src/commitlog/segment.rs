@@ -115,11 +115,12 @@ impl Segment {
     }
 
     /// Asks to give the segment's files the suffix of deleted ones, so that they are not taken for
-    /// the log's any more. One outcome for each file that is returned.
+    /// the log's any more. One outcome for each file that is returned, under a token that is made
+    /// of its ending.
     pub(crate) fn set_aside<T: Copy>(
         &self,
         folder: &Path,
-        token: T,
+        token: impl Fn(&'static str) -> T,
         out: &mut Vec<FileEffect<T>>,
     ) -> Vec<FileRef> {
         self.set_files_aside(folder, true, token, out)
@@ -130,23 +131,24 @@ impl Segment {
         &self,
         folder: &Path,
         with_snapshot: bool,
-        token: T,
+        token: impl Fn(&'static str) -> T,
         out: &mut Vec<FileEffect<T>>,
     ) -> Vec<FileRef> {
-        let mut files = vec![self.log.clone()];
+        let mut files = vec![(names::LOG, self.log.clone())];
         let snapshot = with_snapshot.then_some(names::SNAPSHOT);
         let indexes = [names::INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX];
         for ending in indexes.into_iter().chain(snapshot) {
-            files.push(FileRef::new(names::segment_file(folder, self.base, ending)));
+            files.push((ending, FileRef::new(names::segment_file(folder, self.base, ending))));
         }
-        for file in &files {
+        let aside = files.into_iter().map(|(ending, file)| {
             let from = file.path().to_path_buf();
             let mut to = from.clone().into_os_string();
             to.push(names::DELETED);
-            let files = vec![file.clone()];
+            let (token, files) = (token(ending), vec![file.clone()]);
             out.push(FileEffect::Rename { token, from, to: to.into(), files });
-        }
-        files
+            file
+        });
+        aside.collect()
     }
 
     /// The last mark that a slice from `position` can end at, when it may have `bytes_max`.

@@ -39,7 +39,10 @@ pub(crate) enum Step {
     Clean,
     /// The first timestamp of a segment that may have to be cleaned.
     Age,
-    /// Files that are not needed get another name, or go.
+    /// A file of a segment that was deleted gets another name: the segment begins at the offset,
+    /// and the file's name ends so.
+    SetAside(Offset, &'static str),
+    /// A file that is not needed goes.
     Delete,
     /// The log is cut at its end.
     Truncate,

@@ -56,7 +56,10 @@ impl Disk {
             }
             FileEffect::Allocate { token, .. } => ("allocate", token, FileOutcome::Done(Ok(()))),
             FileEffect::Rename { token, from, to, files } => {
-                let result = self.rename(&from, &to);
+                let result = match self.failing {
+                    Some(("rename", error)) => Err(io_error(error)),
+                    _ => self.rename(&from, &to),
+                };
                 if result.is_ok() {
                     for file in files {
                         let path = file.path();
@@ -206,6 +209,13 @@ impl Bench {
                 self.log.on_file(self.now, step, outcome, &mut self.out, &mut self.events);
             }
         }
+    }
+
+    /// Waits until the log wants to be called.
+    pub(crate) fn run_timer(&mut self) {
+        self.now.mono = self.log.next_timer().expect("it waits for something");
+        self.log.on_timer(self.now, &mut self.out, &mut self.events);
+        self.run();
     }
 
     pub(crate) fn path(name: &str) -> PathBuf {

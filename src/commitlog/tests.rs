@@ -363,6 +363,88 @@ fn a_full_disk_takes_the_batches_back() {
 }
 
 #[test]
+fn a_disk_too_full_to_take_a_write_back_is_tried_again() {
+    let mut bench = Bench::create(LogConfig::default());
+    bench.append(10, 100, 5).expect("there is room");
+    bench.run();
+    bench.append(10, 100, 6).expect("there is room");
+    bench.disk.failing = Some(("write", IoErrorKind::NoSpace));
+    bench.run_some(1);
+    bench.disk.failing = Some(("truncate", IoErrorKind::NoSpace));
+    bench.run();
+    assert_eq!(bench.log.state(), LogState::Open);
+    assert_eq!(bench.append(10, 100, 6), Err(AppendError::Busy));
+    bench.run_timer();
+    assert_eq!(bench.append(10, 100, 6), Err(AppendError::Busy), "it is still full");
+    bench.disk.failing = None;
+    bench.run_timer();
+    bench.append(10, 100, 7).expect("there is room again");
+    bench.run();
+    let batches = bench.consume(Offset(0), Offset(20), 100);
+    assert_eq!(batches, [batch(Offset(0), 10, 100, 5), batch(Offset(10), 10, 100, 7)]);
+}
+
+#[test]
+fn a_full_disk_hinders_no_segment_from_going() {
+    let config =
+        LogConfig { retention_bytes: Some(60_000), retention_ms: None, ..fixture_config() };
+    let mut bench = Bench::open(fixture(), config, clean());
+    bench.disk.failing = Some(("rename", IoErrorKind::NoSpace));
+    bench.log.apply_retention(bench.now, FIXTURE_END, &mut bench.out, &mut bench.events);
+    bench.run();
+    assert_eq!(bench.log.state(), LogState::Open);
+    let start = bench.log.log_start_offset();
+    assert!(start > Offset(66), "{start}");
+    let begin = |path: &std::path::Path| {
+        let name = path.file_name().expect("a file has a name").to_string_lossy().into_owned();
+        name.get(..20).and_then(|digits| digits.parse::<i64>().ok())
+    };
+    let first = bench.disk.files.keys().filter_map(|path| begin(path)).min();
+    assert_eq!(first, Some(start.0), "nothing is left of what was deleted");
+}
+
+#[test]
+fn a_log_that_cannot_be_renamed_on_a_full_disk_is_deleted_later() {
+    let mut bench = Bench::create(LogConfig::default());
+    bench.append(10, 100, 5).expect("there is room");
+    bench.run();
+    bench.events.clear();
+    bench.disk.failing = Some(("rename", IoErrorKind::NoSpace));
+    bench.log.remove(Uuid([7; 16]), &mut bench.out);
+    bench.run();
+    bench.run_timer();
+    assert_eq!((bench.log.state(), &bench.events[..]), (LogState::Removing, &[][..]));
+    bench.disk.failing = None;
+    bench.run_timer();
+    assert_eq!(bench.events, [LogEvent::Renamed]);
+    bench.disk.failing = Some(("remove", IoErrorKind::NoSpace));
+    bench.run_timer();
+    assert_eq!(bench.events, [LogEvent::Renamed]);
+    bench.disk.failing = None;
+    bench.run_timer();
+    assert_eq!(bench.events, [LogEvent::Renamed, LogEvent::Removed]);
+}
+
+#[test]
+fn a_log_that_was_not_closed_asks_for_the_epochs_that_its_file_lacks() {
+    let mut bench = Bench::create(LogConfig::default());
+    bench.append(10, 100, 5).expect("there is room");
+    bench.run();
+    bench.disk.failing = Some(("rename", IoErrorKind::NoSpace));
+    bench.log.assign_leader_epoch(bench.now, LeaderEpoch(3), &mut bench.out);
+    bench.append(10, 100, 5).expect("there is room");
+    bench.log.request_sync(&mut bench.out);
+    bench.run();
+    assert_eq!(bench.log.flushed_end_offset(), Offset(20));
+    assert_eq!(bench.log.recovery_point(), Offset(10));
+    bench.log.close(bench.now, &mut bench.out, &mut bench.events);
+    bench.run();
+    bench.run_timer();
+    assert!(matches!(bench.events.last(), Some(LogEvent::NotClosed { .. })));
+    assert_eq!(bench.log.recovery_point(), Offset(10), "the next start finds the epoch there");
+}
+
+#[test]
 fn a_failed_sync_ends_the_log() {
     let mut bench = Bench::create(LogConfig::default());
     bench.append(1, 10, 0).expect("there is room");

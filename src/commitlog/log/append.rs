@@ -89,6 +89,8 @@ pub(super) struct Writer {
     unwritten_bytes: usize,
     /// A failed write is being taken back.
     undoing: bool,
+    /// The disk was too full even for that: it is tried again.
+    undo_failed: bool,
     /// Outcomes that are awaited of the making of a segment's files.
     pub(super) preparing: u32,
     pub(super) sync: SyncState,
@@ -530,17 +532,43 @@ impl Log {
         let segment = self.active_mut();
         segment.bytes = run.position;
         segment.marks.truncate_to(run.position.saturating_sub(1));
-        let (file, length) = (segment.log.clone(), u64::from(run.position));
+        self.undo(out);
+    }
+
+    /// Cuts off what a write that did not fit has left behind the end.
+    fn undo(&mut self, out: &mut LogEffects) {
+        let segment = self.active();
+        let (file, length) = (segment.log.clone(), u64::from(segment.bytes));
         out.push(FileEffect::Truncate { token: LogStep(Step::Undo), file, length });
     }
 
-    pub(super) fn on_undone(&mut self, result: IoResult<()>, events: &mut Vec<LogEvent>) {
+    pub(super) fn undo_again(&mut self, out: &mut LogEffects) {
+        if std::mem::take(&mut self.writer.undo_failed) {
+            self.undo(out);
+        }
+    }
+
+    pub(super) fn on_undone(&mut self, now: Now, result: IoResult<()>, events: &mut Vec<LogEvent>) {
         match result {
+            // What is deleted goes with all that it has.
+            Err(cause)
+                if self.state == LogState::Removing && cause.kind == IoErrorKind::NoSpace =>
+            {
+                self.writer.undoing = false;
+            }
+            Err(cause) => self.writer.undo_failed = self.retries(now, cause, events),
             Ok(()) => {
                 self.writer.undoing = false;
                 self.writer.space.refused = false;
             }
-            Err(cause) => self.fail(cause, events),
+        }
+    }
+
+    /// Nothing that was refused by a full disk is tried again: the log is deleted.
+    pub(super) fn retry_nothing(&mut self) {
+        self.retry_at = None;
+        if std::mem::take(&mut self.writer.undo_failed) {
+            self.writer.undoing = false;
         }
     }
 

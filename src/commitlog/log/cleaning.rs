@@ -801,9 +801,8 @@ impl Log {
         let due = now.mono + self.config.file_delete_delay;
         for segment in &old {
             let with_snapshot = segment.base != base;
-            for file in segment.set_files_aside(&self.directory, with_snapshot, STEP, out) {
-                self.set_aside.push_back((due, file));
-            }
+            let files = segment.set_files_aside(&self.directory, with_snapshot, |_| STEP, out);
+            self.set_aside.extend(files.into_iter().map(|file| (due, file)));
         }
         Named { base, next, offset_entries, time_entries }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use api::{FileEffect, IoErrorKind, IoResult};
 use base::{Instant, Now, Offset, Uuid};
 
-use super::{Log, LogEffects, LogState};
+use super::{Log, LogEffects, LogState, RETRY_AFTER};
 use crate::config::{Checkpoints, LogParams};
 use crate::names;
 use crate::opening::{Opened, Opening};
@@ -180,7 +180,7 @@ impl Log {
         assert!(self.removing.is_none(), "a log is deleted once");
         let path = self.directory.with_file_name(names::deleted_folder(&self.partition, unique));
         self.removing = Some(Removing { path, stage: RemovingStage::Waiting, due: None });
-        self.retry_at = None;
+        self.retry_nothing();
         self.tail.clear();
         self.stop_cleaning(out);
         let waits = self.waits_for_space() && self.opening_effects == 0;
@@ -199,7 +199,8 @@ impl Log {
         let searches = !self.flows.is_empty();
         let epochs = self.epochs_file.writing.is_some();
         let cuts = self.cutting.as_ref().is_some_and(|it| it.stage != CuttingStage::Waiting);
-        let busy = self.writer.has_effects() || searches || epochs || cuts || cleans;
+        let waits = self.retry_at.is_some();
+        let busy = waits || self.writer.has_effects() || searches || epochs || cuts || cleans;
         if busy || removing.stage != RemovingStage::Waiting {
             return;
         }
@@ -218,6 +219,16 @@ impl Log {
     ) {
         let removing = self.removing.as_mut().expect("the log is being deleted");
         match result {
+            Err(cause) if cause.kind == IoErrorKind::NoSpace => {
+                tracing::warn!(partition = %self.partition, %cause, "deleted in a moment");
+                let again_at = now.mono + RETRY_AFTER;
+                if removing.stage == RemovingStage::Renamed {
+                    removing.due = Some(again_at);
+                } else {
+                    removing.stage = RemovingStage::Waiting;
+                    self.retry_at = Some(again_at);
+                }
+            }
             Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
             _ if removing.stage == RemovingStage::Renamed => {
                 self.state = LogState::Closed;
@@ -250,8 +261,38 @@ impl Log {
         }
     }
 
+    /// A file of a deleted segment has another name. A name can need space in its folder: where
+    /// there is none, the file goes at once.
+    pub(super) fn on_set_aside(
+        &mut self,
+        base: Offset,
+        ending: &str,
+        result: IoResult<()>,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        match result {
+            Err(cause) if cause.kind == IoErrorKind::NoSpace => {
+                let path = names::segment_file(&self.directory, base, ending);
+                let place = self.set_aside.iter().position(|(_, file)| *file.path() == *path);
+                let file = place.and_then(|place| self.set_aside.remove(place));
+                // The folder of a log that is deleted goes as a whole.
+                if let Some((_, file)) = file.filter(|_| self.removing.is_none()) {
+                    let token = LogStep(Step::Delete);
+                    out.push(FileEffect::Remove { token, path, files: vec![file] });
+                }
+            }
+            result => self.on_deleted(result, events),
+        }
+    }
+
+    /// A file that is not needed is gone. One that cannot go because the disk is full stays until
+    /// the log is opened again.
     pub(super) fn on_deleted(&mut self, result: IoResult<()>, events: &mut Vec<LogEvent>) {
         match result {
+            Err(cause) if cause.kind == IoErrorKind::NoSpace => {
+                tracing::warn!(partition = %self.partition, %cause, "a deleted file stays");
+            }
             Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
             _ => {}
         }
@@ -328,7 +369,7 @@ impl Log {
         let due = now.mono + self.config.file_delete_delay;
         let token = LogStep(Step::Truncate);
         for segment in &dropped {
-            for file in segment.set_aside(&self.directory, token, out) {
+            for file in segment.set_aside(&self.directory, |_| token, out) {
                 self.set_aside.push_back((due, file));
             }
         }
@@ -423,9 +464,9 @@ impl Log {
         let due = now.mono + self.config.file_delete_delay;
         for segment in self.segments.drain(..count.min(sealed)) {
             tracing::info!(partition = %self.partition, base = %segment.base, "deleting a segment");
-            for file in segment.set_aside(&self.directory, LogStep(Step::Delete), out) {
-                self.set_aside.push_back((due, file));
-            }
+            let step = |ending| LogStep(Step::SetAside(segment.base, ending));
+            let files = segment.set_aside(&self.directory, step, out);
+            self.set_aside.extend(files.into_iter().map(|file| (due, file)));
         }
         self.forget_places();
         self.aborted.truncate_from_start(self.segments[0].base);
