@@ -550,7 +550,8 @@ fn later(io: &Io<'_>, interval_ms: i64) -> Instant {
 }
 
 /// What a checkpoint says of a log. Kafka leaves out log start offsets that are the base offset of
-/// the first segment; one of 0 always is.
+/// the first segment. Here only 0 is: a crash can undo the deletion of a segment, and what was
+/// deleted is not to come back.
 fn entry(kind: CheckpointKind, position: &LogPosition) -> Option<(TopicPartition, base::Offset)> {
     let offset = match kind {
         CheckpointKind::RecoveryPoint => position.recovery_point,

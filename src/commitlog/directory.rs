@@ -20,7 +20,7 @@ const CLEAN_SHUTDOWN: &str = ".kafka_cleanshutdown";
 pub enum CheckpointKind {
     /// `recovery-point-offset-checkpoint`: below it nothing has to be checked after a crash.
     RecoveryPoint,
-    /// `log-start-offset-checkpoint`: only logs whose start lies within their first segment.
+    /// `log-start-offset-checkpoint`: only logs that do not begin at 0.
     LogStartOffset,
     /// `replication-offset-checkpoint`: the high watermarks.
     Replication,
