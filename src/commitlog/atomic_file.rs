@@ -14,7 +14,7 @@ const PREPARING_EFFECTS: u8 = 3;
 /// The stages of one replacement: the new content is written beside the file and synced, then
 /// renamed over it, then the folder is synced.
 #[derive(Debug)]
-pub(crate) struct AtomicFile {
+pub struct AtomicFile {
     path: PathBuf,
     beside: FileRef,
     stage: Stage,
@@ -30,7 +30,7 @@ enum Stage {
 
 impl AtomicFile {
     /// Begins to replace the file at `path`. Every effect carries `token`.
-    pub(crate) fn replace<T: Copy>(
+    pub fn replace<T: Copy>(
         path: PathBuf,
         content: impl Into<Bytes>,
         token: T,
@@ -60,7 +60,7 @@ impl AtomicFile {
     ///
     /// # Errors
     /// That of the effect; the replacement is over then, and the old file may still be there.
-    pub(crate) fn on_done<T: Copy>(
+    pub fn on_done<T: Copy>(
         &mut self,
         result: IoResult<()>,
         token: T,

@@ -34,6 +34,7 @@ mod tests;
 mod text;
 
 pub use aborted::AbortedTransaction;
+pub use atomic_file::AtomicFile;
 pub use case::{Case, Cases};
 pub use config::{Checkpoints, LogConfig, LogParams};
 pub use directory::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};

@@ -7,8 +7,8 @@ use api::{Effects, FileEffect, FileOutcome, FileRef, IoError, IoResult, Part};
 use base::{Duration, Instant, Now, Offset, PartitionIndex, Slab, Token, TopicPartition, Uuid};
 use bytes::{Bytes, BytesMut};
 use commitlog::{
-    AppendBatch, AppendError, Checkpoints, Log, LogConfig, LogEvent, LogParams, LogStep, Read,
-    ReadRequest,
+    AppendBatch, AppendError, AtomicFile, Checkpoints, Log, LogConfig, LogEvent, LogParams,
+    LogStep, Read, ReadRequest,
 };
 use intercom::Message;
 use raft::snapshot::SnapshotId;
@@ -42,19 +42,9 @@ enum Step {
     /// A snapshot is written or removed.
     Snapshots(SnapshotStep),
     /// A stage of the replacement of `quorum-state`.
-    Replacing(Replacing),
+    Replacing,
     /// A part of the log that is being loaded.
     Part(usize),
-}
-
-/// The stages of replacing a small file so that a crash leaves the old or the new one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Replacing {
-    Emptied,
-    Written,
-    Synced,
-    Renamed,
-    FolderSynced,
 }
 
 /// What the store tells the quorum.
@@ -89,6 +79,8 @@ pub(crate) enum StoreEvent {
 pub(crate) struct Store {
     folder: PathBuf,
     election: FileRef,
+    /// The replacement of that file which is under way.
+    replacing: Option<AtomicFile>,
     log: Option<Log>,
     log_config: LogConfig,
     steps: Slab<Step>,
@@ -119,6 +111,7 @@ impl Store {
         Self {
             folder,
             election,
+            replacing: None,
             log: None,
             log_config,
             steps: Slab::new(STEPS_MAX),
@@ -302,50 +295,31 @@ impl Store {
     // Writing.
 
     /// Replaces `quorum-state`; [`StoreEvent::ElectionWritten`] says that it is durable.
+    ///
+    /// # Panics
+    /// If the last replacement is still under way.
     pub(crate) fn write_election(&mut self, text: String, effects: &mut Effects<Message>) {
-        let beside = self.beside();
-        let parts = vec![Bytes::from(text)];
-        let (empty, write, sync) = (beside.clone(), beside.clone(), beside);
-        // What a crash left there could be longer than what is written now.
-        self.ask(effects, Step::Replacing(Replacing::Emptied), |token| FileEffect::Truncate {
-            token,
-            file: empty,
-            length: 0,
-        });
-        self.ask(effects, Step::Replacing(Replacing::Written), |token| FileEffect::Write {
-            token,
-            file: write,
-            position: 0,
-            parts,
-        });
-        self.ask(effects, Step::Replacing(Replacing::Synced), |token| FileEffect::Sync {
-            token,
-            file: sync,
-        });
+        assert!(self.replacing.is_none(), "one state is made durable after the other");
+        let mut out = Vec::new();
+        let path = self.folder.join(ELECTION_FILE);
+        self.replacing = Some(AtomicFile::replace(path, text, Step::Replacing, &mut out));
+        self.replace_by(out, effects);
     }
 
-    fn beside(&self) -> FileRef {
-        FileRef::new(self.folder.join(format!("{ELECTION_FILE}.tmp")))
+    fn replace_on(&mut self, result: IoResult<()>, effects: &mut Effects<Message>) {
+        let mut out = Vec::new();
+        let file = self.replacing.as_mut().expect("the file is being replaced");
+        let replaced = file.on_done(result, Step::Replacing, &mut out);
+        self.replace_by(out, effects);
+        if self.good(replaced) == Some(true) {
+            self.replacing = None;
+            self.events.push(StoreEvent::ElectionWritten);
+        }
     }
 
-    fn replace_on(&mut self, done: Replacing, effects: &mut Effects<Message>) {
-        match done {
-            // One file's effects are done in order, and the last of the three goes on.
-            Replacing::Emptied | Replacing::Written => {}
-            Replacing::Synced => {
-                let from = self.folder.join(format!("{ELECTION_FILE}.tmp"));
-                let to = self.folder.join(ELECTION_FILE);
-                self.ask(effects, Step::Replacing(Replacing::Renamed), |token| {
-                    FileEffect::Rename { token, from, to, files: Vec::new() }
-                });
-            }
-            Replacing::Renamed => {
-                let directory = self.folder.clone();
-                self.ask(effects, Step::Replacing(Replacing::FolderSynced), |token| {
-                    FileEffect::SyncDirectory { token, directory }
-                });
-            }
-            Replacing::FolderSynced => self.events.push(StoreEvent::ElectionWritten),
+    fn replace_by(&mut self, out: Vec<FileEffect<Step>>, effects: &mut Effects<Message>) {
+        for effect in out {
+            effects.file(effect.map(|step| new_token(&mut self.steps, step)));
         }
     }
 
@@ -504,11 +478,7 @@ impl Store {
             Step::Snapshots(step) => {
                 self.events.push(StoreEvent::Snapshots(step, outcome.done()));
             }
-            Step::Replacing(done) => {
-                if self.good(outcome.done()).is_some() {
-                    self.replace_on(done, effects);
-                }
-            }
+            Step::Replacing => self.replace_on(outcome.done(), effects),
             Step::Part(index) => {
                 if let Some(bytes) = self.good(outcome.read()) {
                     self.take_part(index, bytes);
