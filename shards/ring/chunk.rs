@@ -70,7 +70,8 @@ impl ChunkPool {
     }
 
     /// The chunks without room that slices keep from being used again, in bytes.
-    pub fn lent_bytes(&self) -> usize {
+    #[cfg(test)]
+    fn lent_bytes(&self) -> usize {
         self.lent.len() * self.chunk_bytes
     }
 

@@ -280,7 +280,8 @@ impl Log {
     }
 
     /// How many segments there are.
-    pub fn segment_count(&self) -> usize {
+    #[cfg(test)]
+    pub(crate) fn segment_count(&self) -> usize {
         self.segments.len()
     }
 

@@ -20,8 +20,8 @@ impl Credits {
         Self { slots, under_way: vec![0; shards] }
     }
 
-    /// How many more requests can be sent to `to` now.
-    pub fn left(&self, to: ShardId) -> u32 {
+    #[cfg(test)]
+    fn left(&self, to: ShardId) -> u32 {
         self.slots - self.under_way[usize::from(to.0)]
     }
 

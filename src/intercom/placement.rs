@@ -21,7 +21,6 @@ pub struct PartitionKey {
 /// directory and not to a core.
 #[derive(Clone, Debug, Default)]
 pub struct Placement {
-    version: u64,
     topics: Arc<BTreeMap<TopicId, Arc<[ShardId]>>>,
     partitions_per_shard: Vec<u32>,
 }
@@ -34,12 +33,7 @@ impl Placement {
     pub fn new(data_shards: u16) -> Self {
         assert!(data_shards > 0, "a placement needs a data shard");
         let partitions_per_shard = vec![0; usize::from(data_shards)];
-        Self { version: 0, topics: Arc::default(), partitions_per_shard }
-    }
-
-    /// Grows with every change.
-    pub fn version(&self) -> u64 {
-        self.version
+        Self { topics: Arc::default(), partitions_per_shard }
     }
 
     /// The shard that owns the partition, if the table has it.
@@ -62,7 +56,6 @@ impl Placement {
             shards.push(ShardId(u16::try_from(least).expect("shards are counted by a u16")));
         }
         Arc::make_mut(&mut self.topics).insert(topic, shards.into());
-        self.version += 1;
     }
 
     /// Forgets a topic that was deleted.
@@ -71,7 +64,6 @@ impl Placement {
         for shard in shards.iter() {
             self.partitions_per_shard[usize::from(shard.0)] -= 1;
         }
-        self.version += 1;
     }
 
     fn least_loaded(&self) -> usize {
@@ -99,7 +91,6 @@ mod tests {
         assert_eq!(owner(&placement, 3), Some(ShardId(1)));
         assert_eq!(owner(&published, 3), None);
         assert_eq!(owner(&placement, 2), before[2]);
-        assert!(placement.version() > published.version());
         placement.remove(topic);
         assert_eq!(owner(&placement, 0), None);
         assert_eq!(owner(&placement, -1), None);
