@@ -46,8 +46,6 @@ pub enum Effect<M> {
     /// Asks for [`crate::Event::WakeUp`] at this time. A machine has one wake-up: a later call
     /// replaces an earlier one, and [`Instant::FAR_FUTURE`] cancels it.
     WakeAt(Instant),
-    /// Asks the whole node to stop in order, as a signal would.
-    StopNode,
     /// This machine has stopped; the process ends when all of them have.
     Stopped,
     /// Something happened after which this node must not go on. The process says the sentence and

@@ -258,14 +258,6 @@ pub enum FileEffect<T> {
         /// Which.
         directory: PathBuf,
     },
-    /// Takes the lock of a file (created where there is none) against other processes, for the
-    /// life of this process; a lock that another one holds is [`IoErrorKind::Locked`]. → `Done`
-    Lock {
-        /// Comes back.
-        token: T,
-        /// Which file.
-        path: PathBuf,
-    },
     /// Asks for the size of the file system. → [`FileOutcome::Space`]
     Space {
         /// Comes back.
@@ -319,7 +311,6 @@ impl<T> FileEffect<T> {
                 FileEffect::MakeDirectory { token: name(token), path }
             }
             Self::List { token, directory } => FileEffect::List { token: name(token), directory },
-            Self::Lock { token, path } => FileEffect::Lock { token: name(token), path },
             Self::Space { token, path } => FileEffect::Space { token: name(token), path },
             Self::Advise { file, position, length, advice } => {
                 FileEffect::Advise { file, position, length, advice }
@@ -444,8 +435,6 @@ pub enum IoErrorKind {
     NoSpace,
     /// The process may not.
     Permission,
-    /// Another process holds the lock.
-    Locked,
     /// The address is taken.
     AddressInUse,
     /// The peer refused, reset or timed out.

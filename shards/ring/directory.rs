@@ -113,6 +113,9 @@ fn is_conflict(error: &io::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader};
+    use std::process::{Command, Stdio};
+
     use super::*;
 
     #[test]
@@ -152,5 +155,37 @@ mod tests {
         let answer = space(Path::new("/")).expect("answers");
         assert!(answer.total_bytes >= answer.usable_bytes && answer.total_bytes > 0);
         assert!(space(Path::new("/no/such/place")).is_err());
+    }
+
+    #[test]
+    fn a_lock_excludes_another_process_and_is_excluded_by_it() {
+        let directory = tempfile::tempdir().expect("a folder");
+        let path = directory.path().join(".lock");
+        // A POSIX record lock, as Java takes it.
+        let script = "import fcntl, sys\n\
+            f = open(sys.argv[1], 'a+')\n\
+            try:\n    fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n\
+            except OSError:\n    sys.exit(3)\n\
+            print('locked', flush=True)\n\
+            sys.stdin.read()\n";
+        let other = || {
+            let mut command = Command::new("python3");
+            command.args(["-c", script]).arg(&path);
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 runs")
+        };
+        let mut holder = other();
+        let mut line = String::new();
+        let stdout = holder.stdout.take().expect("piped");
+        BufReader::new(stdout).read_line(&mut line).expect("reads");
+        assert_eq!(line, "locked\n");
+        assert!(FileLock::take(&path).expect("opens").is_none(), "another process holds it");
+        drop(holder.stdin.take());
+        assert!(holder.wait().expect("ends").success());
+        let lock = FileLock::take(&path).expect("opens").expect("is free now");
+        assert_eq!(other().wait().expect("ends").code(), Some(3));
+        drop(lock);
+        let mut after = other();
+        drop(after.stdin.take());
+        assert!(after.wait().expect("ends").success());
     }
 }

@@ -240,7 +240,6 @@ impl<M: Send + 'static> Core<M> {
                         self.sorted.mesh.push((number, MeshEffect::Post { to, message }));
                     }
                     Effect::WakeAt(at) => seated.wake_at = at,
-                    Effect::StopNode => self.shared.stop(),
                     Effect::Stopped => self.sorted.stopped.push(number),
                     Effect::Fail { sentence } => self.shared.fail(RunError::Failed { sentence }),
                 }

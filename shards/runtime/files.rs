@@ -13,7 +13,7 @@ use api::{DirectoryEntry, Event, FileEffect, FileOutcome, FileRef, IoError, IoEr
 use api::{IoResult, Token, WeakFileRef};
 use base::{Duration, Instant, Map, Slab};
 use bytes::BytesMut;
-use ring::{Completion, FileLock, OpenCount, OpenFile, Operation, Ring, io_error};
+use ring::{Completion, OpenCount, OpenFile, Operation, Ring, io_error};
 
 use crate::counters::Counters;
 use crate::network::Next;
@@ -114,8 +114,6 @@ pub(crate) struct Files {
     opened: Vec<WeakFileRef>,
     open_count: OpenCount,
     open_files_max: usize,
-    /// Held as long as the process lives.
-    locks: Vec<FileLock>,
     counters: Arc<Counters>,
 }
 
@@ -153,7 +151,6 @@ impl Files {
             opened: Vec::new(),
             open_count,
             open_files_max,
-            locks: Vec::new(),
             counters,
         }
     }
@@ -356,13 +353,6 @@ impl Files {
                     return self.starve(seat, FileEffect::List { token, directory }, tools);
                 }
                 tools.answer(seat, token, FileOutcome::Listed(result));
-            }
-            FileEffect::Lock { token, path } => {
-                let result = self.lock(&path);
-                if is_starved(&result) {
-                    return self.starve(seat, FileEffect::Lock { token, path }, tools);
-                }
-                tools.done(seat, token, result);
             }
             FileEffect::Space { token, path } => {
                 let result = ring::space(&path)
@@ -620,22 +610,6 @@ impl Files {
         let is_idle = |busy: &Busy| busy.reads.is_empty() && !busy.is_starved;
         if self.busy.get(&identity).is_some_and(is_idle) {
             self.busy.remove(&identity);
-        }
-    }
-
-    fn lock(&mut self, path: &Path) -> IoResult<()> {
-        match self.with_room(|| FileLock::take(path)) {
-            Ok(Some(lock)) => {
-                self.locks.push(lock);
-                Ok(())
-            }
-            Ok(None) => Err(IoError {
-                kind: IoErrorKind::Locked,
-                action: "lock",
-                subject: path.display().to_string(),
-                cause: "another process holds the lock".to_owned(),
-            }),
-            Err(error) => Err(io_error("lock", path.display(), &error)),
         }
     }
 

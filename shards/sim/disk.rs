@@ -1,4 +1,4 @@
-//! The file system of one node: names and files, what of them is durable, and who holds locks.
+//! The file system of one node: names and files, and what of them is durable.
 //!
 //! It takes no time and draws no errors: that is for whoever performs the effects of a machine.
 
@@ -32,7 +32,6 @@ pub struct Disk {
     next_inode: Inode,
     made_since_sweep: usize,
     pending: Vec<NameChange>,
-    locks: BTreeMap<PathBuf, u64>,
     capacity_bytes: u64,
 }
 
@@ -70,7 +69,6 @@ impl Disk {
             next_inode: ROOT + 1,
             made_since_sweep: 0,
             pending: Vec::new(),
-            locks: BTreeMap::new(),
             capacity_bytes,
         };
         disk.nodes.insert(ROOT, empty_directory(0));
@@ -322,25 +320,6 @@ impl Disk {
             },
         };
         Ok(entries.iter().map(describe).collect())
-    }
-
-    /// Takes the lock of a file for `owner`.
-    pub(crate) fn lock(&mut self, path: &Path, owner: u64, wall_ms: i64) -> IoResult<()> {
-        self.open(path, true, wall_ms)?;
-        match self.locks.get(path) {
-            Some(&holder) if holder != owner => {
-                Err(error(IoErrorKind::Locked, "lock", path, "Resource temporarily unavailable"))
-            }
-            _ => {
-                self.locks.insert(path.to_owned(), owner);
-                Ok(())
-            }
-        }
-    }
-
-    /// Gives back the locks of a process that is gone.
-    pub(crate) fn unlock(&mut self, owner: u64) {
-        self.locks.retain(|_, holder| *holder != owner);
     }
 
     /// The size of the disk.
@@ -634,15 +613,5 @@ mod tests {
         assert_eq!(refused.kind, IoErrorKind::NoSpace);
         assert_eq!(disk.space(), Space { total_bytes: 100, usable_bytes: 0 });
         disk.write(file.inode, 0, &[2; 100], 0, path("/f")).expect("rewrites what it has");
-    }
-
-    #[test]
-    fn a_lock_is_held_against_others_until_its_process_is_gone() {
-        let mut disk = Disk::new(100);
-        disk.lock(path("/.lock"), 1, 0).expect("is free");
-        disk.lock(path("/.lock"), 1, 0).expect("is its own");
-        assert_eq!(disk.lock(path("/.lock"), 2, 0).expect_err("held").kind, IoErrorKind::Locked);
-        disk.unlock(1);
-        disk.lock(path("/.lock"), 2, 0).expect("is free again");
     }
 }

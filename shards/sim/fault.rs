@@ -63,7 +63,7 @@ pub struct DiskFaults {
     pub writes_inline_percent: u64,
     /// How long a sync takes.
     pub sync: Delay,
-    /// How long everything else takes (names, space, locks).
+    /// How long everything else takes (names, space).
     pub names: Delay,
     /// Reads that fail, of a million.
     pub read_errors_per_million: u32,

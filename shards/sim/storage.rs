@@ -47,8 +47,6 @@ pub(crate) struct Storage {
     pub(crate) disk: Disk,
     pub(crate) faults: DiskFaults,
     pub(crate) planted: Option<Planted>,
-    /// Names the process that runs on this node now.
-    pub(crate) lock_owner: u64,
     random: Random,
     steps: Queue<Step>,
     /// When the last effect asked for takes place, for each file by the identity of its reference.
@@ -65,7 +63,6 @@ impl Storage {
             disk: Disk::new(capacity_bytes),
             faults,
             planted: None,
-            lock_owner: 0,
             random,
             steps: Queue::default(),
             file_busy_until: Map::default(),
@@ -195,7 +192,6 @@ impl Storage {
         self.done.clear();
         self.file_busy_until.clear();
         self.names_busy_until = Instant::ZERO;
-        self.disk.unlock(self.lock_owner);
         if crash == Crash::Machine {
             self.disk.lose_power(&mut self.random);
         }
@@ -332,12 +328,6 @@ impl Storage {
             FileEffect::Space { token, path } => {
                 let checked = self.check("ask for the size of", &path);
                 (token, FileOutcome::Space(checked.map(|()| self.disk.space())))
-            }
-            FileEffect::Lock { token, path } => {
-                let checked = self.check("lock", &path);
-                let owner = self.lock_owner;
-                let result = checked.and_then(|()| self.disk.lock(&path, owner, wall_ms));
-                (token, FileOutcome::Done(result))
             }
             other => panic!("{other:?} is an effect on a file, not on names"),
         }

@@ -153,7 +153,6 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
         let shards = seats.len();
         self.note(format_args!("n{node} starts with {shards} machines"), &[]);
         let process = Process::new(self.processes, seats, self.options.lane_slots);
-        self.nodes[node].storage.lock_owner = self.processes;
         self.nodes[node].process = Some(process);
         for shard in 0..shards {
             self.deliver(place(node, shard), Waiting::Event(Event::Started));
@@ -477,7 +476,6 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
                 }
             }
             Effect::WakeAt(at) => self.set_timer(from, at),
-            Effect::StopNode => self.stop(from.node),
             Effect::Stopped => {
                 let process = self.process(from.node);
                 process.shard(from.shard).stopped = true;

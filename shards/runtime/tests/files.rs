@@ -276,8 +276,6 @@ fn permissions_of_another_user() {
     assert_eq!(kind(disk.write(&new, 0, b"x")), IoErrorKind::Permission);
     let make = FileEffect::MakeDirectory { token: TOKEN, path: folder.join("d") };
     assert_eq!(kind(disk.perform(make).done()), IoErrorKind::Permission);
-    let lock = FileEffect::Lock { token: TOKEN, path: folder.join(".lock") };
-    assert_eq!(kind(disk.perform(lock).done()), IoErrorKind::Permission);
     stop(disk.node);
 }
 
@@ -317,42 +315,6 @@ fn a_full_disk_is_told_and_what_was_there_stays_readable() {
     // A file system in memory cannot be asked without waiting: the ring reads it.
     assert_eq!(disk.read(&file, 100, 800 << 10).expect("reads"), vec![3; 800 << 10]);
     stop(disk.node);
-}
-
-#[test]
-fn a_lock_excludes_another_process_and_is_excluded_by_it() {
-    let (disk, folder) = (Disk::start(), folder());
-    let path = folder.path().join(".lock");
-    let lock = || FileEffect::Lock { token: TOKEN, path: path.clone() };
-    // A POSIX record lock, as Java takes it.
-    let script = "import fcntl, sys\n\
-        f = open(sys.argv[1], 'a+')\n\
-        try:\n    fcntl.lockf(f, fcntl.LOCK_EX | fcntl.LOCK_NB)\n\
-        except OSError:\n    sys.exit(3)\n\
-        print('locked', flush=True)\n\
-        sys.stdin.read()\n";
-    let other = || {
-        let mut command = Command::new("python3");
-        command.args(["-c", script]).arg(&path);
-        command.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
-        command.spawn().expect("python3 runs")
-    };
-    let mut holder = other();
-    let mut line = String::new();
-    let stdout = holder.stdout.take().expect("piped");
-    std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("reads");
-    assert_eq!(line, "locked\n");
-    let error = disk.perform(lock()).done().expect_err("another process holds it");
-    assert_eq!(error.kind, IoErrorKind::Locked);
-    assert!(error.to_string().contains(".lock"), "{error}");
-    drop(holder.stdin.take());
-    assert!(holder.wait().expect("ends").success());
-    disk.perform(lock()).done().expect("is free now");
-    assert_eq!(other().wait().expect("ends").code(), Some(3));
-    stop(disk.node);
-    let mut after = other();
-    drop(after.stdin.take());
-    assert!(after.wait().expect("ends").success());
 }
 
 #[test]

@@ -222,32 +222,6 @@ fn a_panic_ends_the_node_and_is_told() {
 }
 
 #[test]
-fn a_machine_can_stop_the_node() {
-    let (tell, stopped) = told();
-    let make = move || {
-        let tell = tell.clone();
-        let other = tell.clone();
-        let stopping = machine(move |_, event, effects: &mut Effects<u64>| match event {
-            Event::Started => effects.push(Effect::StopNode),
-            Event::Stop => tell.send(0).expect("the test waits"),
-            _ => {}
-        });
-        let watching = machine(move |_, event, _: &mut Effects<u64>| {
-            if let Event::Stop = event {
-                other.send(1).expect("the test waits");
-            }
-        });
-        [stopping, watching]
-    };
-    for threads in arrangements(make) {
-        start(threads, Settings::default()).wait().expect("ends in order");
-        let mut told: Vec<u64> = stopped.try_iter().collect();
-        told.sort_unstable();
-        assert_eq!(told, [0, 1]);
-    }
-}
-
-#[test]
 fn nodes_start_and_end_many_times_and_leave_nothing_open() {
     let open = || std::fs::read_dir("/proc/self/task").expect("a listing").count();
     let threads_before = open();
