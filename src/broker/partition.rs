@@ -20,9 +20,14 @@ use crate::rules::TopicRules;
 pub(crate) enum Waiter {
     /// An ask of a home shard.
     Ask(Place),
-    /// The coordinator that is hosted on the partition.
-    Coordinator,
+    /// The coordinator that is hosted on the partition, if it is still this one.
+    Coordinator(Incarnation),
 }
+
+/// Numbers the coordinators that a shard hosts, one after the other: a later one of the same
+/// partition takes for its own nothing that an earlier one has appended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Incarnation(pub(crate) u64);
 
 /// An append that was accepted and waits to be as durable as its topic demands.
 #[derive(Debug)]
@@ -598,7 +603,7 @@ mod tests {
             let done = self.partition.progress().done.into_iter();
             done.map(|(waiter, appended)| match waiter {
                 Waiter::Ask(place) => (place.index, appended.base_offset.0),
-                Waiter::Coordinator => unreachable!("there is none"),
+                Waiter::Coordinator(_) => unreachable!("there is none"),
             })
             .collect()
         }

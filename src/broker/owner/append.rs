@@ -166,6 +166,7 @@ mod tests {
         /// What is brought to the disk gets there when the test says so.
         holds_write_backs: bool,
         held: Vec<(Token, FileOutcome)>,
+        topic: &'static str,
         rules: Arc<TopicRules>,
     }
 
@@ -193,7 +194,8 @@ mod tests {
             let owner = Owner::new(&setup, group_config(&setup.config), Random::new(1));
             let (mail, files) = (Mail::new(ME, 2, setup.lane_slots), Files::default());
             let (effects, held) = (Effects::new(), Vec::new());
-            Self { owner, effects, mail, files, holds_write_backs: false, held, rules }
+            let (topic, holds_write_backs) = ("t", false);
+            Self { owner, effects, mail, files, holds_write_backs, held, topic, rules }
         }
 
         fn with<R>(&mut self, work: impl FnOnce(&mut Owner, &mut Desk<'_>) -> R) -> R {
@@ -264,7 +266,7 @@ mod tests {
         fn open(&mut self, key: PartitionKey, found: Found) {
             let opening = Opening {
                 key,
-                name: TopicPartition { topic: Arc::from("t"), partition: key.partition },
+                name: TopicPartition { topic: Arc::from(self.topic), partition: key.partition },
                 directory: 0,
                 path: "/a/t-0".into(),
                 rules: Arc::clone(&self.rules),
@@ -463,6 +465,31 @@ mod tests {
         let offsets: Vec<_> = answers.iter().map(|answer| (answer.0, answer.2)).collect();
         let of_other = (DIRTY_BYTES_MAX / BYTES as u64) as i64;
         assert_eq!(offsets, [(1, 0), (2, of_other), (3, 1), (4, 2)]);
+    }
+
+    #[test]
+    fn a_coordinator_takes_nothing_of_an_earlier_one_for_its_own() {
+        // A move of the high watermark calls a coordinator, and so does what it has appended.
+        for (is_led_anew, calls) in [(false, 2), (true, 1)] {
+            let mut bench = Bench::new();
+            bench.topic = "__consumer_offsets";
+            bench.open(KEY, Found::Nothing);
+            bench.end_files();
+            let token = bench.owner.by_key[&KEY];
+            bench.with(|owner, desk| {
+                owner.append_for_coordinator(desk, token, &batch(b"committed"));
+                owner.end_of_turn(desk);
+            });
+            let writing: Vec<_> = bench.effects.drain().filter_map(ended).collect();
+            if is_led_anew {
+                for leads in [false, true] {
+                    bench.with(|owner, desk| owner.set_leader(desk, KEY, leads, LeaderEpoch(1)));
+                }
+            }
+            bench.owner.hosts.called.clear();
+            bench.end(writing);
+            assert_eq!(bench.owner.hosts.called, vec![token; calls], "led anew: {is_led_anew}");
+        }
     }
 
     #[test]

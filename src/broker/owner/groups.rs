@@ -12,7 +12,7 @@ use protocol::ErrorCode;
 
 use super::{Alarm, Asker, Desk, Gathering, Owner, Serving};
 use crate::files::FileStep;
-use crate::partition::{Place, Waiter};
+use crate::partition::{Incarnation, Place, Waiter};
 use crate::topics::OFFSETS_TOPIC;
 
 /// Bytes of the log that a coordinator reads at a time while it loads: what one turn can replay
@@ -23,11 +23,13 @@ const LOAD_BYTES: u32 = 1 << 20;
 #[derive(Debug)]
 pub(super) struct Hosts {
     by_partition: Map<Token, Host>,
+    /// That of the newest one.
+    latest: Incarnation,
     /// Which ask a coordinator's answer belongs to.
     tickets: Slab<Place>,
     tickets_max: usize,
     /// Coordinators that were called in this turn.
-    called: Vec<Token>,
+    pub(super) called: Vec<Token>,
     /// Asks that may wait for long and have to be told so at the end of the turn.
     patient: Vec<Token>,
 }
@@ -37,6 +39,7 @@ impl Hosts {
     pub(super) fn new(tickets_max: usize) -> Self {
         Self {
             by_partition: Map::default(),
+            latest: Incarnation::default(),
             tickets: Slab::new(tickets_max),
             tickets_max,
             called: Vec::new(),
@@ -53,6 +56,7 @@ impl Hosts {
 /// One coordinator.
 #[derive(Debug)]
 struct Host {
+    incarnation: Incarnation,
     coordinator: GroupCoordinator,
     loading: Option<Loading>,
     /// When its alarm is set.
@@ -82,7 +86,10 @@ impl Owner {
                 let random = self.random.fork(&name);
                 let coordinator = GroupCoordinator::new(self.group_config.clone(), random);
                 let loading = Some(Loading::at(from));
-                self.hosts.by_partition.insert(token, Host { coordinator, loading, alarm: None });
+                self.hosts.latest.0 += 1;
+                let incarnation = self.hosts.latest;
+                let host = Host { incarnation, coordinator, loading, alarm: None };
+                self.hosts.by_partition.insert(token, host);
                 self.load_more(desk, token);
             }
             (false, true) => self.end_host(desk, token),
@@ -142,10 +149,12 @@ impl Owner {
         &mut self,
         desk: &mut Desk<'_>,
         token: Token,
+        incarnation: Incarnation,
         outcome: Result<Offset, ErrorCode>,
     ) {
         // What an earlier coordinator of the partition wrote is read by a later one from the log.
         let host = self.hosts.by_partition.get_mut(&token);
+        let host = host.filter(|host| host.incarnation == incarnation);
         if let Some(host) = host.filter(|host| host.loading.is_none()) {
             host.coordinator.appended(desk.now, outcome);
             self.hosts.called.push(token);
@@ -199,11 +208,18 @@ impl Owner {
         self.set_coordinator_alarm(token);
     }
 
-    fn append_for_coordinator(&mut self, desk: &mut Desk<'_>, token: Token, batch: &Bytes) {
-        let result = self.partition(token).append_own(desk.now, batch, Waiter::Coordinator);
-        match result {
+    pub(super) fn append_for_coordinator(
+        &mut self,
+        desk: &mut Desk<'_>,
+        token: Token,
+        batch: &Bytes,
+    ) {
+        let Some(host) = self.hosts.by_partition.get(&token) else { return };
+        let incarnation = host.incarnation;
+        let waiter = Waiter::Coordinator(incarnation);
+        match self.partition(token).append_own(desk.now, batch, waiter) {
             Ok(()) => self.touch(token),
-            Err(code) => self.coordinator_appended(desk, token, Err(code)),
+            Err(code) => self.coordinator_appended(desk, token, incarnation, Err(code)),
         }
     }
 

@@ -379,8 +379,8 @@ impl Owner {
         for (waiter, appended) in progress.done {
             match waiter {
                 Waiter::Ask(place) => self.appended(desk, place, appended),
-                Waiter::Coordinator => {
-                    self.coordinator_appended(desk, token, Ok(progress.last_offset));
+                Waiter::Coordinator(host) => {
+                    self.coordinator_appended(desk, token, host, Ok(progress.last_offset));
                 }
             }
         }
@@ -407,8 +407,8 @@ impl Owner {
         for (waiter, appended) in self.partition(token).refuse_from(from) {
             match waiter {
                 Waiter::Ask(place) => self.appended(desk, place, appended),
-                Waiter::Coordinator => {
-                    self.coordinator_appended(desk, token, Err(appended.error));
+                Waiter::Coordinator(host) => {
+                    self.coordinator_appended(desk, token, host, Err(appended.error));
                 }
             }
         }
