@@ -753,10 +753,11 @@ impl Opening {
     }
 
     /// Whether batches are missing between a segment and the next one. Where compaction was at
-    /// work, or a crash cannot have taken anything, they are not.
+    /// work, or no crash can have taken anything, they are not.
     fn lacks(&self, end: Offset, next: &SegmentFiles) -> bool {
         let is_compacted = self.params.config.compact || self.found.first_dirty.is_some();
-        next.base > end && !is_compacted && next.base > self.found.recovery_point
+        let may_be_lost = !self.found.clean_shutdown && next.base > self.found.recovery_point;
+        next.base > end && may_be_lost && !is_compacted
     }
 
     /// A segment that was recovered ends where the next one begins: the snapshot that belongs there

@@ -276,6 +276,37 @@ fn producers_are_still_known_when_their_records_are_gone() {
 }
 
 #[test]
+fn gaps_of_a_compacted_log_are_no_lost_batches() {
+    let (mut bench, mut model) = (Bench::create(config()), Model::new());
+    for round in 0..9_u8 {
+        // Of every second segment nothing stays.
+        append(
+            &mut bench,
+            &mut model,
+            &plain(&[(if round % 2 == 0 { 100 } else { round }, true); 12]),
+        );
+    }
+    clean_all(&mut bench);
+    let end = bench.log.end_offset();
+    let first_dirty = bench.log.first_dirty_offset();
+    let mut disk = Bench::open(bench.close(), config(), clean()).close();
+    disk.files.retain(|path, _| !path.to_string_lossy().ends_with("index"));
+    let not_compacted = LogConfig { compact: false, ..config() };
+    let killed = Checkpoints { first_dirty, ..Checkpoints::default() };
+    for (config, found) in [
+        (config(), clean()),
+        (config(), Checkpoints::default()),
+        (not_compacted.clone(), clean()),
+        (not_compacted, killed),
+    ] {
+        let mut again = Bench::open(disk.clone(), config, found);
+        assert_eq!(again.log.end_offset(), end, "{found:?}");
+        assert_eq!(files(&again, ".deleted"), 0, "{found:?}");
+        check(&mut again, &model);
+    }
+}
+
+#[test]
 fn transactions_are_left_as_they_are() {
     let (mut bench, mut model) = dirty_log(config());
     let begins = bench.log.end_offset();
