@@ -3,12 +3,18 @@
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use blackbox::wire::{self, Batch};
 use blackbox::{Broker, Running, Target, target};
 
 /// Enough that the load is in full swing at the kill, and more than one batch is in flight.
 const RECORDS_BEFORE_THE_KILL: &str = "\"value\":\"3000\"";
+/// Kafka begins to remove what was deleted half a minute after its start, and then waits for the
+/// delay.
+const DELETION_TIME_MAX: Duration = Duration::from_secs(150);
+const PAUSE: Duration = Duration::from_millis(100);
 /// Must come through once the broker is there again.
 const RECORD_LONG_AFTER_THE_KILL: &str = "\"value\":\"100000\"";
 
@@ -20,6 +26,47 @@ fn a_killed_broker_has_every_acknowledged_record() {
 #[test]
 fn a_killed_broker_that_flushes_has_every_acknowledged_record() {
     survives(&[("log.flush.interval.messages", "1")]);
+}
+
+#[test]
+fn a_topic_that_is_made_again_has_its_own_records_only_and_its_predecessor_goes() {
+    // Kafka waits so long after a start; it is longer than what comes before the broker ends.
+    // The records are years old, and are to stay.
+    let settings = [("log.segment.delete.delay.ms", "30000"), ("log.retention.ms", "-1")];
+    let mut broker = Broker::start(&settings);
+    let list = broker.path("offsets.json");
+    let partition = "{\"topic\":\"again\",\"partition\":0,\"offset\":4}";
+    let offsets = format!("{{\"partitions\":[{partition}],\"version\":1}}");
+    fs::write(&list, offsets).expect("a file for the tool");
+    for kill in [false, true] {
+        broker.kafka("topics --create --topic again").ok();
+        for _ in 0..5 {
+            assert_eq!(produce_one(&broker, "again"), NONE);
+        }
+        broker.kafka(&format!("delete-records --offset-json-file {}", list.display())).ok();
+        broker.kafka("topics --delete --topic again").ok();
+        broker.kafka("topics --create --topic again").ok();
+        for _ in 0..3 {
+            assert_eq!(produce_one(&broker, "again"), NONE);
+        }
+        if kill {
+            broker.kill()
+        } else {
+            broker.stop()
+        }
+        assert!(!deleted(&broker).is_empty(), "it was removed too early to see what becomes of it");
+        broker.start_again();
+        broker.kafka("get-offsets --topic again --time earliest").ok().prints("again:0:0");
+        broker.kafka("get-offsets --topic again --time latest").ok().prints("again:0:3");
+        let consume = "console-consumer --topic again --partition 0 --offset earliest";
+        broker.kafka(&format!("{consume} --max-messages 3")).ok().prints("value\nvalue\nvalue");
+        let deadline = Instant::now() + DELETION_TIME_MAX;
+        while !deleted(&broker).is_empty() {
+            assert!(Instant::now() < deadline, "{:?} are still there", deleted(&broker));
+            thread::sleep(PAUSE);
+        }
+        broker.kafka("topics --delete --topic again").ok();
+    }
 }
 
 #[test]
@@ -146,6 +193,13 @@ fn a_directory_that_fails_takes_no_other_with_it() {
 /// What a broker answers where a disk failed or is full.
 const STORAGE_ERROR: i16 = 56;
 const NONE: i16 = 0;
+
+/// The folders of deleted logs.
+fn deleted(broker: &Broker) -> Vec<String> {
+    let entries = fs::read_dir(broker.data()).expect("the data are there");
+    let names = entries.map(|entry| entry.expect("listed").file_name().display().to_string());
+    names.filter(|name| name.starts_with("again") && name.ends_with("-delete")).collect()
+}
 
 /// Two topics of one partition each: the first one lies in the first of two directories, the other
 /// one in the second, where `folder` says that its folder is.
