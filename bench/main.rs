@@ -126,7 +126,7 @@ fn main() -> ExitCode {
 fn load(options: &LoadOptions) -> Result<(), String> {
     let LoadOptions { connections, depth, .. } = *options;
     let mut client = Client::connect(options.address)?;
-    let topic = client.create_topic(&options.topic, options.partitions)?;
+    let topic = client.create_topic(&options.topic, options.partitions, &[])?;
     let shape = BatchShape {
         batch_bytes: options.batch_bytes,
         record_bytes: options.record_bytes,

@@ -43,6 +43,8 @@ pub(crate) struct Producing {
     pub(crate) keyed: bool,
     /// In bytes of batches a second, or `None` to saturate.
     pub(crate) bytes_per_second: Option<f64>,
+    /// Nothing is acknowledged before it is synced (`flush.messages=1`).
+    pub(crate) synced: bool,
 }
 
 /// How long to load.
@@ -102,7 +104,7 @@ pub(crate) fn produce(
     times: Times,
 ) -> Result<Measured, String> {
     let mut client = Client::connect(server.address())?;
-    let topic = client.create_topic(name, how.partitions)?;
+    let topic = client.create_topic(name, how.partitions, how.configs())?;
     let work = Produce::new(&client, &topic, &how.shape(), how.connections)?;
     let plan = how.plan(work.payload_bytes(), times.measured);
     let mut load = Load::connect(server.address(), how.connections, work)?;
@@ -126,7 +128,7 @@ pub(crate) fn fetch(
     times: Times,
 ) -> Result<Measured, String> {
     let mut client = Client::connect(server.address())?;
-    let topic = client.create_topic(name, 1)?;
+    let topic = client.create_topic(name, 1, &[])?;
     if server.target != Target::Bare {
         prefill(server, &client, &topic)?;
     }
@@ -161,7 +163,7 @@ pub(crate) fn long_poll(
     times: Times,
 ) -> Result<Measured, String> {
     let mut client = Client::connect(server.address())?;
-    let topic = client.create_topic(name, how.partitions)?;
+    let topic = client.create_topic(name, how.partitions, how.configs())?;
     let work = Produce::new(&client, &topic, &how.shape(), how.connections)?;
     let plan = how.plan(work.payload_bytes(), times.measured);
     let mut load = Load::connect(server.address(), how.connections, work)?;
@@ -259,6 +261,11 @@ impl Run {
 }
 
 impl Producing {
+    /// The settings of the topic.
+    fn configs(&self) -> &'static [(&'static str, &'static str)] {
+        if self.synced { &[("flush.messages", "1")] } else { &[] }
+    }
+
     fn shape(&self) -> BatchShape {
         let Self { batch_bytes, record_bytes, keyed, .. } = *self;
         BatchShape { batch_bytes, record_bytes, keyed, acks: 1 }

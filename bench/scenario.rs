@@ -136,6 +136,7 @@ const BATCHES_OF_16K: Producing = Producing {
     record_bytes: 1_000,
     keyed: false,
     bytes_per_second: Some(60e6),
+    synced: false,
 };
 
 const fn aim(figure: Figure, against: Option<Target>, bound: Bound) -> Aim {
@@ -241,9 +242,27 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             record_bytes: 100,
             keyed: true,
             bytes_per_second: None,
+            synced: false,
         }),
         figures: SATURATED,
         aims: &[aim(Figure::RequestsPerCpu, KAFKA, Bound::AtLeast(5.0))],
+    },
+    Scenario {
+        name: "produce-synced",
+        what: "64 connections, one request of one record of 1,000 B in flight on each, as fast as \
+               answers come, to six partitions with `flush.messages=1`: nothing is acknowledged \
+               before it is on the disk. The bare program syncs nothing.",
+        kind: Kind::Produce(Producing {
+            partitions: 6,
+            connections: 64,
+            depth: 1,
+            batch_bytes: 0,
+            bytes_per_second: None,
+            synced: true,
+            ..BATCHES_OF_16K
+        }),
+        figures: SATURATED,
+        aims: &[],
     },
     Scenario {
         name: "idle-memory",
@@ -288,10 +307,11 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
 impl Scenario {
     /// Whether it can be done with a server.
     pub(crate) fn applies_to(&self, target: Target) -> bool {
-        let bare_can = matches!(
-            self.kind,
-            Kind::Produce(_) | Kind::ProduceAtHalfPeak(_) | Kind::Fetch(..) | Kind::Idle
-        );
+        let bare_can = match self.kind {
+            Kind::Produce(how) => !how.synced,
+            Kind::ProduceAtHalfPeak(_) | Kind::Fetch(..) | Kind::Idle => true,
+            _ => false,
+        };
         target != Target::Bare || bare_can
     }
 }

@@ -24,7 +24,7 @@ const TOOL_TIME_MAX: Duration = Duration::from_secs(180);
 /// A sentence: the tool fails or says what cannot be understood.
 pub(crate) fn producer_perf(server: &Server, name: &str, records: u64) -> Result<Measured, String> {
     let mut client = Client::connect(server.address())?;
-    let topic = client.create_topic(name, 1)?;
+    let topic = client.create_topic(name, 1, &[])?;
     let measured = run_producer(server, name, records)?;
     client.delete_topic(&topic)?;
     Ok(measured)
@@ -36,7 +36,7 @@ pub(crate) fn producer_perf(server: &Server, name: &str, records: u64) -> Result
 /// A sentence: a tool fails or says what cannot be understood.
 pub(crate) fn consumer_perf(server: &Server, name: &str, records: u64) -> Result<Measured, String> {
     let mut client = Client::connect(server.address())?;
-    let topic = client.create_topic(name, 1)?;
+    let topic = client.create_topic(name, 1, &[])?;
     run_producer(server, name, records)?;
     let mut command = kafka::tool("consumer-perf-test")?;
     let address = server.address().to_string();

@@ -85,11 +85,22 @@ impl Client {
     ///
     /// # Errors
     /// A sentence: the broker refuses, or takes too long.
-    pub fn create_topic(&mut self, name: &str, partitions: i32) -> Result<Topic, String> {
+    pub fn create_topic(
+        &mut self,
+        name: &str,
+        partitions: i32,
+        configs: &[(&str, &str)],
+    ) -> Result<Topic, String> {
+        let config = |(name, value): &(&str, &str)| create_topics_request::CreatableTopicConfig {
+            name: Str::from(*name),
+            value: Some(Str::from(*value)),
+            ..Default::default()
+        };
         let topic = create_topics_request::CreatableTopic {
             name: Str::from(name),
             num_partitions: partitions,
             replication_factor: 1,
+            configs: configs.iter().map(config).collect(),
             ..Default::default()
         };
         let request = CreateTopicsRequest { topics: vec![topic], ..Default::default() };

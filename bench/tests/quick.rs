@@ -30,7 +30,7 @@ fn plan(connections: usize, depth: usize, pace: Pace, milliseconds: u64) -> Plan
 fn a_paced_load_sends_what_was_meant_and_times_every_answer() {
     let (address, _folder) = bare_program();
     let mut client = Client::connect(address).expect("connects");
-    let topic = client.create_topic("paced", 3).expect("is made");
+    let topic = client.create_topic("paced", 3, &[]).expect("is made");
     let shape = BatchShape { batch_bytes: 16 << 10, record_bytes: 1_000, ..SMALL };
     let work = Produce::new(&client, &topic, &shape, 3).expect("frames");
     let payload = work.payload_bytes() as u64;
@@ -49,7 +49,7 @@ fn a_paced_load_sends_what_was_meant_and_times_every_answer() {
 fn a_saturating_load_keeps_to_its_limits() {
     let (address, _folder) = bare_program();
     let mut client = Client::connect(address).expect("connects");
-    let topic = client.create_topic("saturated", 6).expect("is made");
+    let topic = client.create_topic("saturated", 6, &[]).expect("is made");
     let shape = BatchShape { keyed: true, ..SMALL };
     let work = Produce::new(&client, &topic, &shape, 50).expect("frames");
     let mut load = Load::connect(address, 50, work).expect("connects");
@@ -65,7 +65,7 @@ fn a_saturating_load_keeps_to_its_limits() {
 fn nothing_is_awaited_where_no_answer_is_asked_for() {
     let (address, _folder) = bare_program();
     let mut client = Client::connect(address).expect("connects");
-    let topic = client.create_topic("unanswered", 1).expect("is made");
+    let topic = client.create_topic("unanswered", 1, &[]).expect("is made");
     let shape = BatchShape { acks: 0, ..SMALL };
     let work = Produce::new(&client, &topic, &shape, 2).expect("frames");
     let mut load = Load::connect(address, 2, work).expect("connects");
@@ -79,7 +79,7 @@ fn nothing_is_awaited_where_no_answer_is_asked_for() {
 fn fetching_goes_in_circles_through_a_file() {
     let (address, _folder) = bare_program();
     let mut client = Client::connect(address).expect("connects");
-    let topic = client.create_topic("fetched", 1).expect("is made");
+    let topic = client.create_topic("fetched", 1, &[]).expect("is made");
     let shape = FetchShape {
         bytes_max: 1 << 20,
         wait_max: Duration::from_millis(500),
@@ -117,7 +117,7 @@ fn a_server_that_is_too_slow_is_charged_for_what_it_keeps_waiting() {
         }
     });
     let mut client = Client::connect(address).expect("connects");
-    let topic = client.create_topic("slow", 1).expect("is made");
+    let topic = client.create_topic("slow", 1, &[]).expect("is made");
     let work = Produce::new(&client, &topic, &SMALL, 1).expect("frames");
     let mut load = Load::connect(slow, 1, work).expect("connects");
     let outcome = load.run(plan(1, 1, Pace::Rate(100.0), 500)).expect("is answered");
