@@ -4,6 +4,7 @@
 use std::fs;
 use std::path::PathBuf;
 
+use crate::beside;
 use crate::measure::{self, Measured, Producing};
 use crate::plot;
 use crate::process::pin_client;
@@ -136,6 +137,10 @@ impl Comparison<'_> {
             }
             Kind::LongPoll(how, bytes_max) => {
                 measure::long_poll(self.server(target)?, &topic, &how, bytes_max, times)
+            }
+            Kind::BesideReader(how) => {
+                let cold_first = self.topics % 4 < 2;
+                beside::produce(self.server(target)?, &topic, &how, cold_first, Size::PAIR)
             }
             Kind::Idle => {
                 let server = Server::start(target, &self.place)?;

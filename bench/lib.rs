@@ -11,6 +11,7 @@
 )]
 
 pub mod bare;
+mod beside;
 pub mod compare;
 mod cursor;
 mod frames;

@@ -20,7 +20,7 @@ const PREFILL_TIME_MAX: Duration = Duration::from_secs(60);
 /// once too much of the page cache waits for it.
 const PRODUCED_BYTES_MAX: u64 = 2_000_000_000;
 /// How long a broker waits for the first byte of a fetch.
-const FETCH_WAIT_MAX: Duration = Duration::from_millis(500);
+pub(crate) const FETCH_WAIT_MAX: Duration = Duration::from_millis(500);
 /// How long the memory of a server is let settle.
 const SETTLE_TIME: Duration = Duration::from_millis(500);
 /// How long a consumer may lag behind the last record that was produced.
@@ -79,6 +79,10 @@ pub(crate) struct Measured {
     pub(crate) p999_ms: Option<f64>,
     /// The longest.
     pub(crate) max_ms: Option<f64>,
+    /// The 99th percentile beside a reader of what is in the page cache.
+    pub(crate) p99_beside_warm_ms: Option<f64>,
+    /// That beside a reader of what is not, as a multiple of it.
+    pub(crate) cold_to_warm: Option<f64>,
     /// All of them, for a picture.
     pub(crate) latencies: Option<Latencies>,
     /// Resident megabytes before any load.
@@ -130,7 +134,7 @@ pub(crate) fn fetch(
     let mut client = Client::connect(server.address())?;
     let topic = client.create_topic(name, 1, &[])?;
     if server.target != Target::Bare {
-        prefill(server, &client, &topic)?;
+        prefill(server, &client, &topic, PREFILL_BYTES)?;
     }
     let from = FetchFrom::StartInCircles;
     let unit = server.target.offset_unit();
@@ -218,13 +222,13 @@ pub(crate) fn idle(server: &Server, connections: usize) -> Result<Measured, Stri
 }
 
 /// What a load came to, with the server's share.
-struct Run {
+pub(crate) struct Run {
     outcome: Outcome,
     cpu_seconds: f64,
     loaded_bytes: u64,
 }
 
-fn run<W: crate::load::Work>(
+pub(crate) fn run<W: crate::load::Work>(
     server: &Server,
     load: &mut Load<W>,
     plan: Plan,
@@ -239,7 +243,7 @@ fn run<W: crate::load::Work>(
 }
 
 impl Run {
-    fn figures(self) -> Measured {
+    pub(crate) fn figures(self) -> Measured {
         let Run { outcome, cpu_seconds, loaded_bytes } = self;
         let percentile = |percent| Some(outcome.latencies.percentile_ms(percent));
         Measured {
@@ -262,16 +266,16 @@ impl Run {
 
 impl Producing {
     /// The settings of the topic.
-    fn configs(&self) -> &'static [(&'static str, &'static str)] {
+    pub(crate) fn configs(&self) -> &'static [(&'static str, &'static str)] {
         if self.synced { &[("flush.messages", "1")] } else { &[] }
     }
 
-    fn shape(&self) -> BatchShape {
+    pub(crate) fn shape(&self) -> BatchShape {
         let Self { batch_bytes, record_bytes, keyed, .. } = *self;
         BatchShape { batch_bytes, record_bytes, keyed, acks: 1 }
     }
 
-    fn plan(&self, payload_bytes: usize, duration: Duration) -> Plan {
+    pub(crate) fn plan(&self, payload_bytes: usize, duration: Duration) -> Plan {
         let pace = match self.bytes_per_second {
             Some(bytes) => Pace::Rate(bytes / payload_bytes as f64),
             None => Pace::Saturate,
@@ -299,12 +303,21 @@ fn check_offsets(
     }
 }
 
-fn prefill(server: &Server, client: &Client, topic: &Topic) -> Result<(), String> {
+/// Produces what is to be fetched.
+///
+/// # Errors
+/// A sentence: it is refused, or takes too long.
+pub(crate) fn prefill(
+    server: &Server,
+    client: &Client,
+    topic: &Topic,
+    bytes: u64,
+) -> Result<(), String> {
     let connections = 2;
     let shape =
         BatchShape { batch_bytes: PREFILL_BATCH_BYTES, record_bytes: 1_000, keyed: false, acks: 1 };
     let work = Produce::new(client, topic, &shape, connections)?;
-    let requests_max = PREFILL_BYTES / work.payload_bytes() as u64;
+    let requests_max = bytes / work.payload_bytes() as u64;
     let mut load = Load::connect(server.address(), connections, work)?;
     let plan = Plan {
         connections,

@@ -31,6 +31,8 @@ pub(crate) enum Kind {
     Fetch(usize, i32),
     /// It produces and fetches at the end: bytes of an answer.
     LongPoll(Producing, i32),
+    /// It produces beside a reader of an old log, which is in the page cache or not.
+    BesideReader(Producing),
     /// It opens connections that stay idle.
     Idle,
     /// Servers are started.
@@ -64,6 +66,10 @@ pub(crate) enum Figure {
     P999,
     /// Longest latency.
     Max,
+    /// 99th percentile beside a reader whose log is in the page cache.
+    P99BesideWarm,
+    /// 99th percentile beside one whose log is not, as a multiple of that.
+    ColdToWarm,
     /// Memory before any load.
     IdleMemory,
     /// Memory after a load.
@@ -265,6 +271,26 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         aims: &[],
     },
     Scenario {
+        name: "produce-beside-cold-reader",
+        what: "Batches of 16 KB at 20 MB/s to six partitions beside one reader at full speed, \
+               answers of 1 MB, of a log of 4 GB that is not in the page cache; in pairs with the \
+               same reader of the same log in the page cache.",
+        kind: Kind::BesideReader(Producing {
+            partitions: 6,
+            bytes_per_second: Some(20e6),
+            ..BATCHES_OF_16K
+        }),
+        figures: &[
+            Figure::P50,
+            Figure::P99,
+            Figure::P999,
+            Figure::P99BesideWarm,
+            Figure::ColdToWarm,
+            Figure::LoadedMemory,
+        ],
+        aims: &[aim(Figure::ColdToWarm, None, Bound::AtMost(1.25))],
+    },
+    Scenario {
         name: "idle-memory",
         what: "Memory of a server that was just started, and what 2,000 connections add that have \
                asked for the versions and stay idle (200 with `--quick`).",
@@ -337,6 +363,9 @@ impl Size {
         starts: 3,
         tool_records: 200_000,
     };
+    /// For loads that are compared in many pairs, whatever the size of the rest.
+    pub(crate) const PAIR: Times =
+        Times { warm_up: Duration::from_secs(1), measured: Duration::from_secs(3) };
     /// For figures that are kept.
     pub(crate) const FULL: Size = Size {
         times: Times { warm_up: Duration::from_secs(5), measured: Duration::from_secs(15) },
@@ -360,6 +389,8 @@ impl Figure {
             Figure::P99 => "latency p99, ms",
             Figure::P999 => "latency p99.9, ms",
             Figure::Max => "latency max, ms",
+            Figure::P99BesideWarm => "latency p99 with the log in the page cache, ms",
+            Figure::ColdToWarm => "p99 without / with it there",
             Figure::IdleMemory => "memory idle, MB",
             Figure::LoadedMemory => "memory under load, MB",
             Figure::ConnectionMemory => "memory per idle connection, KB",
@@ -381,6 +412,8 @@ impl Figure {
             Figure::P99 => measured.p99_ms,
             Figure::P999 => measured.p999_ms,
             Figure::Max => measured.max_ms,
+            Figure::P99BesideWarm => measured.p99_beside_warm_ms,
+            Figure::ColdToWarm => measured.cold_to_warm,
             Figure::IdleMemory => measured.idle_megabytes,
             Figure::LoadedMemory => measured.loaded_megabytes,
             Figure::ConnectionMemory => measured.kilobytes_per_connection,

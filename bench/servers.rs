@@ -119,6 +119,11 @@ impl Server {
         SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
     }
 
+    /// Where it keeps its logs.
+    pub(crate) fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
     /// Its process.
     ///
     /// # Panics

@@ -124,6 +124,15 @@ impl Client {
         }
     }
 
+    /// A topic, if it is there.
+    ///
+    /// # Errors
+    /// A sentence: the broker is gone or refuses.
+    pub fn find_topic(&mut self, name: &str, partitions: i32) -> Result<Option<Topic>, String> {
+        let id = self.topic_id(name, partitions)?;
+        Ok(id.map(|id| Topic { name: name.to_owned(), id, partitions }))
+    }
+
     /// Removes a topic, so that the disk does not fill.
     ///
     /// # Errors
