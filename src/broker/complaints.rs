@@ -1,14 +1,15 @@
-//! Lines about clients that misbehave: a few, however many clients do.
+//! Lines about clients that misbehave and disks that are full: a few, however often that is.
 
 use base::{Duration, Instant, Map};
 
-/// How often a listener has such a line at most. More would let a client fill the operator's disk.
+/// How often a listener or a directory has such a line at most. More would let a client fill the
+/// operator's disk.
 const LINE_EVERY: Duration = Duration::from_secs(1);
 
-/// What was said of the clients of each listener.
+/// What was said of each listener, or of each directory, by its number.
 #[derive(Debug, Default)]
 pub(crate) struct Complaints {
-    by_listener: Map<u16, Said>,
+    by_number: Map<u16, Said>,
 }
 
 #[derive(Debug)]
@@ -18,10 +19,10 @@ struct Said {
 }
 
 impl Complaints {
-    /// Whether there may be a line about a client of this listener now, and then how many were
+    /// Whether there may be a line about this listener or directory now, and then how many were
     /// suppressed since the last one.
-    pub(crate) fn may_say(&mut self, now: Instant, listener: u16) -> Option<u64> {
-        match self.by_listener.get_mut(&listener) {
+    pub(crate) fn may_say(&mut self, now: Instant, number: u16) -> Option<u64> {
+        match self.by_number.get_mut(&number) {
             Some(said) if now.since(said.at) < LINE_EVERY => {
                 said.suppressed += 1;
                 None
@@ -31,7 +32,7 @@ impl Complaints {
                 Some(std::mem::take(&mut said.suppressed))
             }
             None => {
-                self.by_listener.insert(listener, Said { at: now, suppressed: 0 });
+                self.by_number.insert(number, Said { at: now, suppressed: 0 });
                 Some(0)
             }
         }

@@ -211,7 +211,7 @@ impl Shard {
             Err(error) => {
                 let sentence = format!(
                     "Socket server failed to bind to {}: {}. Stop what listens there, or choose \
-                     another port in 'listeners'.",
+                     another port in 'listeners' (--port of dev).",
                     listener.address, error.cause
                 );
                 return io.effects.push(Effect::Fail { sentence });

@@ -799,11 +799,14 @@ impl Opening {
         outstanding += self.sync_recovered(out);
         let log_start = start.max(self.segments[0].base);
         self.found.log_start_offset = log_start;
-        if self.epochs.truncate_from_end(self.last.end) {
-            let end = self.last.end;
-            self.note(Case::EpochsAboveEnd, format_args!("those from {end} on are dropped"));
+        let end = self.last.end;
+        if self.epochs.truncate_from_end(end.plus(1)) {
+            let detail = format_args!("leader epochs that begin above {end} are forgotten");
+            self.note(Case::EpochsAboveEnd, detail);
             self.epochs_changed = true;
         }
+        // One that begins at the end itself has no record: its leader wrote nothing.
+        self.epochs_changed |= self.epochs.truncate_from_end(end);
         self.epochs_changed |= self.epochs.truncate_from_start(log_start);
         if outstanding == 0 {
             return Ok(self.write_epochs(out));

@@ -29,7 +29,7 @@ pub(crate) struct DevOptions {
     /// Where the data is kept.
     #[arg(long, default_value = "corelane-data", value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// The port for clients on 127.0.0.1; the controller takes the next one.
+    /// The port for clients on 127.0.0.1, 0 for any; the next one is kept for controllers.
     #[arg(long, default_value_t = 9092, value_name = "PORT")]
     pub(crate) port: u16,
     /// A setting of server.properties, as KEY=VALUE; may be given several times.

@@ -20,7 +20,8 @@ pub(crate) fn listeners(config: &BrokerConfig) -> Result<Vec<ListenerSetup>, Str
 fn setup(config: &BrokerConfig, listener: &Listener) -> Result<ListenerSetup, String> {
     if listener.protocol != SecurityProtocol::Plaintext {
         return Err(format!(
-            "listener {}: {} is not available yet, only PLAINTEXT is",
+            "listener {}: {} is not available yet, only PLAINTEXT is: see \
+             listener.security.protocol.map",
             listener.name,
             listener.protocol.name()
         ));
@@ -43,13 +44,24 @@ fn setup(config: &BrokerConfig, listener: &Listener) -> Result<ListenerSetup, St
 }
 
 fn resolve(listener: &Listener) -> Result<SocketAddr, String> {
-    let host = if listener.host.is_empty() { "0.0.0.0" } else { listener.host.as_str() };
+    let host = match listener.host.as_str() {
+        "" => every_address(),
+        host => host,
+    };
     let found = (host, listener.port).to_socket_addrs().map(|mut addresses| addresses.next());
     match found {
         Ok(Some(address)) => Ok(address),
         Ok(None) => Err(format!("listener {}: {host} has no address", listener.name)),
         Err(error) => Err(format!("listener {}: cannot find {host}: {error}", listener.name)),
     }
+}
+
+/// Every address of this machine, as an empty host means it: an IPv6 socket takes IPv4 connections
+/// too, where the kernel has IPv6 at all.
+fn every_address() -> &'static str {
+    #[allow(clippy::disallowed_methods)] // Before the machines start there is nobody to do it.
+    let has_ipv6 = std::fs::exists("/proc/net/if_inet6").unwrap_or(false);
+    if has_ipv6 { "::" } else { "0.0.0.0" }
 }
 
 /// What clients are told where no host is configured: the name of this machine.

@@ -71,6 +71,9 @@ pub(crate) fn start(config: BrokerConfig, directories: Directories) -> Result<()
     // The locks of the directories are held until the node has ended.
     let ended = runtime::run(spec).map_err(|error| error.to_string());
     drop(directories);
+    if ended.is_ok() {
+        tracing::info!("stopped");
+    }
     ended
 }
 

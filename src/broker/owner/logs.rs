@@ -299,7 +299,14 @@ impl Owner {
             LogEvent::Opened { .. } => self.opened(desk, token),
             LogEvent::Written { .. } | LogEvent::Synced { .. } => self.advanced(desk, token),
             LogEvent::Refused { from, cause, .. } => {
-                tracing::warn!(partition = %self.partition(token).name, %cause, "append refused");
+                let partition = self.partition(token);
+                let (name, directory) = (partition.name.clone(), partition.directory);
+                if let Some(suppressed) = self.refusals.may_say(desk.now.mono, directory) {
+                    tracing::warn!(
+                        partition = %name, %cause, suppressed,
+                        "an append is refused until there is space again"
+                    );
+                }
                 self.refuse_from(desk, token, from);
             }
             LogEvent::Located { ticket } => {
@@ -363,6 +370,14 @@ impl Owner {
         let led_in = partition.led_in();
         let (key, directory) = (partition.key, partition.directory);
         let parked = std::mem::take(&mut partition.parked);
+        let (committed, stable) = (partition.high_watermark(), partition.last_stable_offset());
+        if stable < committed {
+            tracing::warn!(
+                partition = %partition.name, offset = %stable,
+                "a transaction is open that only Apache Kafka can end, with this directory: \
+                 readers of committed records wait at its beginning"
+            );
+        }
         if let Some(epoch) = led_in {
             self.with_log(desk, token, |log, now, effects, _| {
                 log.assign_leader_epoch(now, epoch, effects);

@@ -29,6 +29,7 @@ use intercom::{Appended, FoundOffset, GroupAsk, LogSize, Message, PartitionKey, 
 use metadata::Image;
 use protocol::ErrorCode;
 
+use crate::complaints::Complaints;
 use crate::files::Files;
 use crate::mail::Mail;
 use crate::partition::{Partition, Place};
@@ -158,6 +159,8 @@ impl Desk<'_> {
 pub(crate) struct Owner {
     partitions: Slab<Partition>,
     by_key: Map<PartitionKey, Token>,
+    /// What was said of appends that a full disk refused, by directory.
+    refusals: Complaints,
     /// Partitions whose log is still opening.
     opening: BTreeSet<Token>,
     /// Logs that are being deleted and whose folder still has their name, with the offset of the
@@ -202,6 +205,7 @@ impl Owner {
             random,
             partitions: Slab::new(PARTITIONS_MAX),
             by_key: Map::default(),
+            refusals: Complaints::default(),
             opening: BTreeSet::new(),
             leaving: Map::default(),
             closing: BTreeSet::new(),

@@ -74,9 +74,11 @@ fn rows_of_folders() -> Vec<Row> {
         row(clean(), |disk| put(disk, "leader-epoch-checkpoint", b"no"), &[EpochsUnreadable]),
         row(
             clean(),
-            |disk| put(disk, "leader-epoch-checkpoint", b"0\n2\n0 0\n1 134\n"),
+            |disk| put(disk, "leader-epoch-checkpoint", b"0\n2\n0 0\n1 135\n"),
             &[EpochsAboveEnd],
         ),
+        // As every leader leaves it that has written nothing.
+        row(clean(), |disk| put(disk, "leader-epoch-checkpoint", b"0\n2\n0 0\n1 134\n"), &[]),
         row(clean(), |disk| remove(disk, "partition.metadata"), &[MetadataMissing]),
         Row {
             end: 0,
