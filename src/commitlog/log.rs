@@ -96,8 +96,10 @@ pub struct Log {
     aborted: Aborted,
     /// Searches; one that is being advanced is taken out of its place.
     flows: Slab<Option<Flow>>,
-    /// Those of them that have a batch to look through, in order.
+    /// Those of them that have a batch to look through, in order. Only the first can have begun.
     batch_searches: VecDeque<Token>,
+    /// The one whose turn it is, while its batch is read; it stands before them.
+    batch_read: Option<Token>,
     located: VecDeque<Located>,
     window: Option<IndexWindow>,
     /// Files that go when their time has come, in that order.
@@ -166,6 +168,7 @@ impl Log {
             aborted: Aborted::default(),
             flows: Slab::new(FLOWS_MAX),
             batch_searches: VecDeque::new(),
+            batch_read: None,
             located: VecDeque::new(),
             window: None,
             set_aside: VecDeque::new(),

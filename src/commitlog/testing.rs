@@ -180,7 +180,7 @@ impl Bench {
     pub(crate) fn run(&mut self) {
         self.run_files();
         while self.log.batches_to_search() > 0 {
-            self.log.search_on(&mut usize::MAX.clone(), &mut self.out, &mut self.events);
+            self.log.search_on(&mut usize::MAX.clone(), false, &mut self.out, &mut self.events);
             self.run_files();
         }
     }

@@ -654,17 +654,60 @@ fn a_batch_that_holds_much_is_searched_in_portions() {
     let mut answered_after = Vec::new();
     let mut portions = 0;
     while bench.log.batches_to_search() > 0 {
-        portions += 1;
-        bench.log.search_on(&mut PORTION_BYTES.clone(), &mut bench.out, &mut bench.events);
+        portions += usize::from(bench.log.holds_batch());
+        bench.log.search_on(&mut PORTION_BYTES.clone(), false, &mut bench.out, &mut bench.events);
+        bench.run_files();
         answered_after.resize(bench.events.len(), portions);
     }
-    assert!(matches!(answered_after[..], [9..=11, 19..=21]), "{answered_after:?}");
+    assert!(matches!(answered_after[..], [9..=11, 19..=22]), "{answered_after:?}");
     let found = |ticket, timestamp, offset| {
         let (offset, leader_epoch) = (Offset(offset), LeaderEpoch::NONE);
         let found = FoundTimestamp { timestamp, offset, leader_epoch };
         LogEvent::TimestampFound { ticket, found: Some(found) }
     };
     assert_eq!(bench.events, [found(first, 20, 1), found(second, 10, 0)]);
+}
+
+#[test]
+fn a_batch_is_read_when_its_turn_comes_and_let_go_when_others_share() {
+    let mut bench = log_with_large_record(100);
+    for _ in 0..2 {
+        bench.log.find_timestamp(11, &mut bench.out).expect("there is room");
+    }
+    bench.run_files();
+    assert_eq!((bench.log.batches_to_search(), bench.log.holds_batch()), (2, false));
+    for left in [1, 0] {
+        // It is read once, however often it is asked to go on meanwhile.
+        for _ in 0..2 {
+            bench.log.search_on(&mut 1_000.clone(), true, &mut bench.out, &mut bench.events);
+            assert_eq!(bench.out.len(), 1);
+            assert!(bench.log.is_reading_batch() && bench.log.holds_batch());
+        }
+        bench.run_files();
+        assert!(!bench.log.is_reading_batch() && bench.log.holds_batch());
+        bench.log.search_on(&mut 1_000.clone(), true, &mut bench.out, &mut bench.events);
+        assert_eq!((bench.log.batches_to_search(), bench.log.holds_batch()), (left, false));
+        assert!(bench.out.is_empty(), "the next one waits for another turn");
+    }
+    assert_eq!(bench.events.len(), 2);
+}
+
+#[test]
+fn a_log_that_goes_while_a_batch_is_read_waits_for_the_read() {
+    let mut bench = log_with_large_record(100);
+    bench.log.find_timestamp(11, &mut bench.out).expect("there is room");
+    bench.run_files();
+    bench.log.search_on(&mut 1_000.clone(), false, &mut bench.out, &mut bench.events);
+    let read = std::mem::take(&mut bench.out);
+    bench.log.remove(Uuid([7; 16]), &mut bench.out);
+    assert!(bench.out.is_empty(), "its file is read");
+    bench.out = read;
+    bench.run();
+    assert_eq!(bench.log.batches_to_search(), 0);
+    let [LogEvent::SearchFailed { is_corrupt: false, .. }, LogEvent::Renamed] = bench.events[..]
+    else {
+        panic!("{:?}", bench.events)
+    };
 }
 
 #[test]

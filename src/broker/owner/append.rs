@@ -129,6 +129,8 @@ impl Owner {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::path::PathBuf;
     use std::sync::Arc;
 
     use api::{Effect, Effects, FileEffect, FileOutcome};
@@ -139,13 +141,13 @@ mod tests {
     use bytes::Bytes;
     use commitlog::Checkpoints;
     use config::{BrokerConfig, Pairs};
-    use intercom::{Message, PartitionKey, Request};
+    use intercom::{FoundOffset, Message, OffsetsPartition, PartitionKey, Request};
     use records::{BatchBuilder, Compression, NewRecord};
 
     use super::*;
     use crate::files::{FileStep, Files};
     use crate::mail::Mail;
-    use crate::owner::work::{BYTES_PER_SLICE, BYTES_PER_TURN, UNDER_WAY_MAX};
+    use crate::owner::work::{BYTES_PER_SLICE, BYTES_PER_TURN, CHECKS_MAX, SEARCHES_MAX};
     use crate::owner::{Found, Opening};
     use crate::partition::Partition;
     use crate::rules::{TopicRules, group_config};
@@ -155,7 +157,14 @@ mod tests {
     const BOMB_BYTES: usize = 4 * BYTES_PER_TURN;
     const DIRTY_BYTES_MAX: u64 = 32 << 20;
     const BOMB_RECORDS: usize = 128;
+    /// That of the last record of a [`bomb`], in which there is no other of this time or later.
+    const LAST_TIMESTAMP: i64 = 1_000;
+    /// More than are under way at once.
+    const MANY: i32 = (CHECKS_MAX + SEARCHES_MAX) as i32 + 2;
     const KEY: PartitionKey = PartitionKey { topic: Uuid([1; 16]), partition: PartitionIndex(0) };
+
+    /// What was written, by path.
+    type Disk = BTreeMap<PathBuf, Vec<u8>>;
 
     /// An owner whose files answer when the test says so.
     struct Bench {
@@ -163,6 +172,7 @@ mod tests {
         effects: Effects<Message>,
         mail: Mail,
         files: Files,
+        disk: Disk,
         /// What is brought to the disk gets there when the test says so.
         holds_write_backs: bool,
         held: Vec<(Token, FileOutcome)>,
@@ -193,9 +203,10 @@ mod tests {
             };
             let owner = Owner::new(&setup, group_config(&setup.config), Random::new(1));
             let (mail, files) = (Mail::new(ME, 2, setup.lane_slots), Files::default());
+            let disk = Disk::new();
             let (effects, held) = (Effects::new(), Vec::new());
             let (topic, holds_write_backs) = ("t", false);
-            Self { owner, effects, mail, files, holds_write_backs, held, topic, rules }
+            Self { owner, effects, mail, files, disk, holds_write_backs, held, topic, rules }
         }
 
         fn with<R>(&mut self, work: impl FnOnce(&mut Owner, &mut Desk<'_>) -> R) -> R {
@@ -226,13 +237,21 @@ mod tests {
                     holds && matches!(effect, Effect::File(FileEffect::WriteBack { .. }))
                 };
                 let (held, effects): (Vec<_>, Vec<_>) = self.effects.drain().partition(is_held);
-                self.held.extend(held.into_iter().filter_map(ended));
-                let ended: Vec<_> = effects.into_iter().filter_map(ended).collect();
+                let disk = &mut self.disk;
+                self.held.extend(held.into_iter().filter_map(|effect| ended(disk, effect)));
+                let ended: Vec<_> =
+                    effects.into_iter().filter_map(|effect| ended(disk, effect)).collect();
                 if ended.is_empty() {
                     return;
                 }
                 self.end(ended);
             }
+        }
+
+        /// The ends of what is asked of files now.
+        fn drain_files(&mut self) -> Vec<(Token, FileOutcome)> {
+            let disk = &mut self.disk;
+            self.effects.drain().filter_map(|effect| ended(disk, effect)).collect()
         }
 
         fn end(&mut self, ended: Vec<(Token, FileOutcome)>) {
@@ -256,11 +275,20 @@ mod tests {
             while self.owner.has_work() {
                 turns += 1;
                 self.end_turn();
-                let under_way = self.owner.partitions.iter();
-                let under_way = under_way.filter(|(_, one)| has_window(one)).count();
-                assert!(under_way <= UNDER_WAY_MAX, "{under_way} windows");
+                self.assert_windows_are_few();
             }
             turns
+        }
+
+        fn assert_windows_are_few(&self) {
+            let count = |has_window: fn(&Partition) -> bool| {
+                let partitions = self.owner.partitions.iter();
+                partitions.filter(|(_, partition)| has_window(partition)).count()
+            };
+            let checks = count(|one| one.check.as_ref().is_some_and(|check| check.has_window()));
+            let searches = count(|one| one.log.holds_batch());
+            assert!(checks <= CHECKS_MAX, "{checks} windows of checks");
+            assert!(searches <= SEARCHES_MAX, "{searches} windows and batches of searches");
         }
 
         fn open(&mut self, key: PartitionKey, found: Found) {
@@ -287,6 +315,28 @@ mod tests {
             let asker = Asker { shard: ME, id: Token::from_bits(number) };
             let request = Request::Append(AppendAsk { partitions });
             self.with(|owner, desk| owner.ask(desk, asker, request));
+        }
+
+        /// Searches so many times in each of so many partitions for the last record of a [`bomb`].
+        fn search(&mut self, partitions: i32, times: usize) {
+            let part = |index| OffsetsPartition {
+                key: key(index),
+                leader_epoch: LeaderEpoch::NONE,
+                timestamp: LAST_TIMESTAMP,
+                read_committed: false,
+            };
+            let parts = (0..partitions).flat_map(|index| (0..times).map(move |_| part(index)));
+            let (asker, parts) = (Asker { shard: ME, id: Token::from_bits(0) }, parts.collect());
+            self.with(|owner, desk| owner.ask(desk, asker, Request::Offsets(parts)));
+            self.end_files();
+        }
+
+        /// What was found by the one search that has been asked for.
+        fn found(&mut self) -> Vec<FoundOffset> {
+            match self.mail.next_local() {
+                Some(Message::Reply { body: Reply::Offsets(found), .. }) => found,
+                other => panic!("{other:?}"),
+            }
         }
 
         /// What was answered: the codes, and how many were told that it takes a while.
@@ -317,19 +367,28 @@ mod tests {
         }
     }
 
-    fn has_window(partition: &Partition) -> bool {
-        partition.check.as_ref().is_some_and(|check| check.has_window())
-    }
-
     fn key(index: i32) -> PartitionKey {
         PartitionKey { partition: PartitionIndex(index), ..KEY }
     }
 
-    /// The end of a file effect on a disk that has room and holds nothing.
-    fn ended(effect: Effect<Message>) -> Option<(Token, FileOutcome)> {
+    /// The end of a file effect on a disk that has room and holds what was written.
+    fn ended(disk: &mut Disk, effect: Effect<Message>) -> Option<(Token, FileOutcome)> {
         let Effect::File(effect) = effect else { return None };
         let outcome = match &effect {
             FileEffect::List { .. } => FileOutcome::Listed(Ok(Vec::new())),
+            FileEffect::Write { file, position, parts, .. } => {
+                let content = disk.entry(file.path().to_path_buf()).or_default();
+                content.resize(usize::try_from(*position).expect("it is small"), 0);
+                parts.iter().for_each(|part| content.extend_from_slice(part));
+                FileOutcome::Done(Ok(()))
+            }
+            FileEffect::Read { file, position, length, .. } => {
+                let content = disk.get(&*file.path()).map_or(&[][..], Vec::as_slice);
+                let behind = content.get(usize::try_from(*position).expect("it is small")..);
+                let behind = behind.unwrap_or_default();
+                let read = &behind[..behind.len().min(*length as usize)];
+                FileOutcome::Read(Ok(Bytes::copy_from_slice(read)))
+            }
             _ => FileOutcome::Done(Ok(())),
         };
         let mut found = None;
@@ -342,9 +401,10 @@ mod tests {
         let compression = Compression::Zstd { level: 1 };
         let builder = BatchBuilder::new(Offset(0), compression);
         let mut builder = builder.producer(ProducerId(5), ProducerEpoch(0), sequence);
-        for _ in 0..BOMB_RECORDS {
+        for index in 1..=BOMB_RECORDS {
             let value = Some(&[0; BOMB_BYTES / BOMB_RECORDS][..]);
-            builder.append(&NewRecord { value, timestamp: 1_000, ..NewRecord::default() });
+            let timestamp = if index < BOMB_RECORDS { LAST_TIMESTAMP - 1 } else { LAST_TIMESTAMP };
+            builder.append(&NewRecord { value, timestamp, ..NewRecord::default() });
         }
         builder.build().bytes().clone()
     }
@@ -410,17 +470,17 @@ mod tests {
 
     #[test]
     fn what_a_turn_has_no_time_for_waits_for_the_next_one() {
-        const BATCHES: usize = 2 * (UNDER_WAY_MAX + 2);
-        let mut bench = Bench::with_open(UNDER_WAY_MAX as i32 + 2);
+        const BATCHES: usize = 2 * MANY as usize;
+        let mut bench = Bench::with_open(MANY);
         let mut sent = 0;
-        for index in 0..UNDER_WAY_MAX as i32 + 2 {
+        for index in 0..MANY {
             for sequence in 0..2 {
                 sent += 1;
                 bench.send_to(index, sent, bomb(sequence * BOMB_RECORDS as i32));
             }
         }
         let turns = bench.end_turns();
-        let expected = BATCHES * BOMB_BYTES / BYTES_PER_TURN;
+        let expected = BATCHES * BOMB_BYTES / (CHECKS_MAX * BYTES_PER_SLICE);
         assert!((expected - 1..expected + expected / 5).contains(&turns), "{turns} turns");
         let (mut answers, _) = bench.numbered_answers();
         answers.sort_by_key(|answer| answer.0);
@@ -433,13 +493,61 @@ mod tests {
         assert!(!bench.owner.has_work(), "nothing was left in the line");
     }
 
+    /// With a [`bomb`] in each of so many partitions.
+    fn bench_with_bombs(partitions: i32) -> Bench {
+        let mut bench = Bench::with_open(partitions);
+        (0..partitions).for_each(|index| bench.send_to(index, 1, bomb(0)));
+        bench.end_turns();
+        assert_eq!(bench.answers().0, vec![ErrorCode::NONE; partitions as usize]);
+        bench
+    }
+
+    #[test]
+    fn searches_hold_no_more_than_their_place_until_their_turn_comes() {
+        let mut bench = bench_with_bombs(MANY);
+        bench.search(MANY, 2);
+        let turns = bench.end_turns();
+        let searches = 2 * MANY as usize;
+        let least = searches * BOMB_BYTES / BYTES_PER_SLICE;
+        assert!((least..least + 2 * searches).contains(&turns), "{turns} turns");
+        let offsets: Vec<_> = bench.found().iter().map(|found| found.offset).collect();
+        assert_eq!(offsets, vec![Offset(BOMB_RECORDS as i64 - 1); searches]);
+    }
+
+    #[test]
+    fn searches_keep_no_batch_from_being_checked() {
+        let mut bench = bench_with_bombs(MANY);
+        bench.search(MANY, 2);
+        (0..3).for_each(|_| bench.end_turn());
+        bench.send_to(0, 7, bomb(BOMB_RECORDS as i32));
+        for _ in 0..BOMB_BYTES / BYTES_PER_SLICE {
+            bench.end_turn();
+            bench.assert_windows_are_few();
+        }
+        let answer = (7, ErrorCode::NONE, BOMB_RECORDS as i64);
+        assert_eq!(bench.numbered_answers(), (vec![answer], 1));
+        bench.end_turns();
+        assert_eq!(bench.found().len(), 2 * MANY as usize);
+    }
+
+    #[test]
+    fn a_core_may_sleep_while_the_batch_of_a_search_is_read() {
+        let mut bench = bench_with_bombs(1);
+        bench.search(1, 1);
+        assert!(bench.owner.has_work());
+        bench.with(|owner, desk| owner.end_of_turn(desk));
+        assert!(!bench.owner.has_work(), "there is nothing to do until it is there");
+        bench.end_files();
+        assert!(bench.owner.has_work());
+    }
+
     #[test]
     fn what_waits_for_a_log_stays_before_what_comes_when_its_disk_is_behind() {
         const BYTES: usize = 1 << 19;
         let mut bench = Bench::with_open(1);
         bench.holds_write_backs = true;
         bench.open(key(1), Found::Nothing);
-        let opening: Vec<_> = bench.effects.drain().filter_map(ended).collect();
+        let opening = bench.drain_files();
         bench.send_to(1, 1, batch(b"before"));
         for _ in 0..DIRTY_BYTES_MAX / BYTES as u64 {
             bench.send_to(0, 0, batch(&vec![7; BYTES]));
@@ -480,7 +588,7 @@ mod tests {
                 owner.append_for_coordinator(desk, token, &batch(b"committed"));
                 owner.end_of_turn(desk);
             });
-            let writing: Vec<_> = bench.effects.drain().filter_map(ended).collect();
+            let writing = bench.drain_files();
             if is_led_anew {
                 for leads in [false, true] {
                     bench.with(|owner, desk| owner.set_leader(desk, KEY, leads, LeaderEpoch(1)));

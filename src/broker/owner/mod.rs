@@ -286,11 +286,6 @@ impl Owner {
         std::mem::take(&mut self.notices)
     }
 
-    /// Whether there is work for the next turn, whatever happens.
-    pub(crate) fn has_work(&self) -> bool {
-        self.line.has_work()
-    }
-
     /// When this wants to be called next.
     pub(crate) fn next_alarm(&self) -> Option<Instant> {
         let watches = self.watches.next_at();

@@ -16,36 +16,34 @@ use crate::partition::Append;
 /// take turns. It is milliseconds of work, and far more than what a producer usually puts into a
 /// batch (`batch.size`), so that such a batch is checked in the turn in which it comes.
 pub(super) const BYTES_PER_TURN: usize = 2 << 20;
-/// Checks and searches that are under way at once; others wait. Each may hold a window of
-/// [`records::ZSTD_WINDOW_LOG_MAX`], and a check a chunk of what the core receives.
-pub(super) const UNDER_WAY_MAX: usize = 4;
+/// Checks that are under way at once; others wait. Each may hold a window of
+/// [`records::ZSTD_WINDOW_LOG_MAX`] and a chunk of what the core receives.
+pub(super) const CHECKS_MAX: usize = 3;
+/// Searches that are under way at once; others wait. Each may hold such a window and its batch.
+/// They have a place of their own: who may only read keeps nobody from writing.
+pub(super) const SEARCHES_MAX: usize = 1;
 /// Decompressed bytes that each of them goes on for in one turn.
-pub(super) const BYTES_PER_SLICE: usize = BYTES_PER_TURN / UNDER_WAY_MAX;
+pub(super) const BYTES_PER_SLICE: usize = BYTES_PER_TURN / (CHECKS_MAX + SEARCHES_MAX);
 
-/// Something that goes on in the next turn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Work {
-    /// The queue of a partition, whose first batch is being checked.
-    Queue(Token),
-    /// The searches of a log that have a batch to look through.
-    Search(Token),
-}
-
-/// What a shard works at, turn by turn.
+/// What a shard works at, turn by turn. A partition stands in each of them once.
 #[derive(Debug)]
 pub(super) struct Line {
-    /// Each stands in it once. Only the first [`UNDER_WAY_MAX`] can have begun to decompress.
-    work: VecDeque<Work>,
+    /// Partitions with a queue whose first batch is being checked. Only the first [`CHECKS_MAX`]
+    /// can have begun to decompress.
+    checks: VecDeque<Token>,
+    /// Partitions whose log has searches with a batch to look through. Only the first
+    /// [`SEARCHES_MAX`] can hold one.
+    searches: VecDeque<Token>,
     /// Decompressed bytes that may still be looked at while this turn takes in requests.
     bytes_left: usize,
 }
 
-/// How far the queue of a partition has come.
+/// How far the queue or the searches of a partition have come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Progress {
-    /// Nothing waits in it.
+    /// Nothing waits.
     Empty,
-    /// The check of its first batch has paused.
+    /// The first check has paused, or the first search; or the batch of that is being read.
     Paused,
     /// It has had its part, and others wait for theirs.
     Shared,
@@ -55,22 +53,27 @@ enum Progress {
 
 impl Default for Line {
     fn default() -> Self {
-        Self { work: VecDeque::new(), bytes_left: BYTES_PER_TURN }
+        Self { checks: VecDeque::new(), searches: VecDeque::new(), bytes_left: BYTES_PER_TURN }
     }
 }
 
 impl Line {
-    /// Whether there is anything to do.
-    pub(super) fn has_work(&self) -> bool {
-        !self.work.is_empty()
-    }
-
     fn has_room(&self) -> bool {
-        self.work.len() < UNDER_WAY_MAX
+        self.checks.len() < CHECKS_MAX
     }
 }
 
 impl Owner {
+    /// Whether there is work for the next turn, whatever happens.
+    pub(crate) fn has_work(&self) -> bool {
+        let is_read = |token: &Token| {
+            let partition = self.partitions.get(*token);
+            partition.is_none_or(|partition| !partition.log.is_reading_batch())
+        };
+        let mut searches = self.line.searches.iter().take(SEARCHES_MAX);
+        !self.line.checks.is_empty() || searches.any(is_read)
+    }
+
     /// Decompressed bytes that may be looked at now.
     pub(super) fn bytes_to_check(&mut self) -> &mut usize {
         &mut self.line.bytes_left
@@ -82,7 +85,7 @@ impl Owner {
         if self.line.has_room() {
             self.partition(token).check = Some(check);
         }
-        self.line.work.push_back(Work::Queue(token));
+        self.line.checks.push_back(token);
     }
 
     /// Sees to it that the searches of a log go on, if they have a batch to look through.
@@ -91,7 +94,7 @@ impl Owner {
         if partition.log.batches_to_search() > 0
             && !std::mem::replace(&mut partition.is_searching, true)
         {
-            self.line.work.push_back(Work::Search(token));
+            self.line.searches.push_back(token);
         }
     }
 
@@ -105,7 +108,7 @@ impl Owner {
         }
         match progress {
             Progress::Empty => {}
-            Progress::Paused | Progress::Shared => self.line.work.push_back(Work::Queue(token)),
+            Progress::Paused | Progress::Shared => self.line.checks.push_back(token),
             Progress::ForDisk => self.wait_for_disk(token),
         }
     }
@@ -119,7 +122,7 @@ impl Owner {
             return;
         }
         let (key, directory) = (partition.key, partition.directory);
-        self.line.work.retain(|work| *work != Work::Queue(token));
+        self.line.checks.retain(|other| *other != token);
         self.forget_to_wait(directory, token);
         let code = self.find(key).err().unwrap_or(ErrorCode::NOT_LEADER_OR_FOLLOWER);
         for (part, place) in queue {
@@ -131,29 +134,38 @@ impl Owner {
     /// Goes on with what is under way, each for its slice of the turn.
     pub(super) fn go_on_working(&mut self, desk: &mut Desk<'_>) {
         self.line.bytes_left = BYTES_PER_TURN;
-        let mut budget = BYTES_PER_TURN;
+        self.go_on_in_line(desk, CHECKS_MAX, |line| &mut line.checks, Self::append_queue);
+        self.go_on_in_line(desk, SEARCHES_MAX, |line| &mut line.searches, Self::search);
+    }
+
+    /// Goes on with the first ones in a line, of which so many can be under way.
+    fn go_on_in_line(
+        &mut self,
+        desk: &mut Desk<'_>,
+        under_way_max: usize,
+        line: impl Fn(&mut Line) -> &mut VecDeque<Token>,
+        go_on: impl Fn(&mut Self, &mut Desk<'_>, Token, &mut usize, bool) -> Progress,
+    ) {
+        let mut budget = under_way_max * BYTES_PER_SLICE;
         let mut paused = 0;
         while budget > 0
-            && paused < UNDER_WAY_MAX
-            && let Some(&work) = self.line.work.get(paused)
+            && paused < under_way_max
+            && let Some(&token) = line(&mut self.line).get(paused)
         {
-            let shares = self.line.work.len() > UNDER_WAY_MAX;
+            let shares = line(&mut self.line).len() > under_way_max;
             let mut slice = budget.min(BYTES_PER_SLICE);
             budget -= slice;
-            let progress = match work {
-                Work::Queue(token) => self.append_queue(desk, token, &mut slice, shares),
-                Work::Search(token) => self.search(desk, token, &mut slice, shares),
-            };
+            let progress = go_on(self, desk, token, &mut slice, shares);
             budget += slice;
             if progress == Progress::Paused {
                 paused += 1;
                 continue;
             }
-            self.line.work.retain(|other| *other != work);
-            match (progress, work) {
-                (Progress::Shared, _) => self.line.work.push_back(work),
-                (Progress::ForDisk, Work::Queue(token)) => self.wait_for_disk(token),
-                _ => {}
+            line(&mut self.line).retain(|other| *other != token);
+            match progress {
+                Progress::Shared => line(&mut self.line).push_back(token),
+                Progress::ForDisk => self.wait_for_disk(token),
+                Progress::Empty | Progress::Paused => {}
             }
         }
     }
@@ -208,10 +220,11 @@ impl Owner {
         budget: &mut usize,
         shares: bool,
     ) -> Progress {
-        let Some(partition) = self.partitions.get(token) else { return Progress::Empty };
-        let before = partition.log.batches_to_search();
+        if self.partitions.get(token).is_none() {
+            return Progress::Empty;
+        }
         self.with_log(desk, token, |log, _, effects, events| {
-            log.search_on(budget, effects, events);
+            log.search_on(budget, shares, effects, events);
         });
         let Some(partition) = self.partitions.get_mut(token) else { return Progress::Empty };
         match partition.log.batches_to_search() {
@@ -219,8 +232,8 @@ impl Owner {
                 partition.is_searching = false;
                 Progress::Empty
             }
-            left if shares && left < before => Progress::Shared,
-            _ => Progress::Paused,
+            _ if partition.log.holds_batch() => Progress::Paused,
+            _ => Progress::Shared,
         }
     }
 }

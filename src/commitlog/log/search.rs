@@ -78,6 +78,8 @@ enum Next {
     },
     Located(Result<FoundBatch, ReadError>),
     Time(Option<FoundTimestamp>),
+    /// The turn of its batch, which [`Log::search_on`] gives it.
+    Turn,
     /// [`Log::search_on`] has to look through a batch.
     Records,
     /// The segment was deleted meanwhile.
@@ -121,9 +123,11 @@ enum TimeStage {
     Times(IndexSearch),
     Offsets(IndexSearch),
     Walk(Box<Scanner>),
-    /// A batch that holds the record is read; and where to go on if it does not.
+    /// A batch may hold the record. It is read when its turn comes: any number may wait for that,
+    /// and each holds no more than this.
     Batch {
-        end: u64,
+        position: u32,
+        length: u32,
     },
     /// Its records are looked through, by [`Log::search_on`].
     Records(Box<BatchSearch>),
@@ -263,6 +267,7 @@ impl Log {
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
+        self.batch_read.take_if(|read| *read == token);
         let Some(mut flow) = self.flows.get_mut(token).and_then(Option::take) else { return };
         let is_removed = self.state == LogState::Removing;
         let is_in = flow.segment().is_some_and(|segment| self.place_in(segment).is_some());
@@ -287,8 +292,10 @@ impl Log {
             }
             (Ok(bytes), Flow::Time(search)) => self.time_on(search, &bytes),
         };
-        if matches!(next, Next::Records) {
-            self.batch_searches.push_back(token);
+        match next {
+            Next::Turn => self.batch_searches.push_back(token),
+            Next::Records => self.batch_searches.push_front(token),
+            _ => {}
         }
         self.go_on(token, flow, next, out, events);
     }
@@ -300,28 +307,52 @@ impl Log {
 
     /// How many searches have a batch to look through, which [`Log::search_on`] does.
     pub fn batches_to_search(&self) -> usize {
-        self.batch_searches.len()
+        self.batch_searches.len() + usize::from(self.batch_read.is_some())
+    }
+
+    /// Whether the batch whose turn has come is being read: until it is there, [`Log::search_on`]
+    /// does nothing.
+    pub fn is_reading_batch(&self) -> bool {
+        self.batch_read.is_some()
+    }
+
+    /// Whether a batch is in memory, or on its way, to be looked through. There is one at most.
+    pub fn holds_batch(&self) -> bool {
+        let first = self.batch_searches.front().and_then(|token| self.flows.get(*token));
+        let is_begun = matches!(
+            first,
+            Some(Some(Flow::Time(TimeSearch { stage: TimeStage::Records(_), .. })))
+        );
+        is_begun || self.is_reading_batch()
     }
 
     /// Goes on with the searches that have a batch to look through, one after the other, for about
     /// `budget` bytes of uncompressed records, and takes from it what it used. What is left waits
-    /// for the next call: a small batch can hold gigabytes.
+    /// for the next call: a small batch can hold gigabytes. A batch is read when its turn has come.
+    /// Where other logs share the budget, no search is begun behind one that ends.
     pub fn search_on(
         &mut self,
         budget: &mut usize,
+        shares: bool,
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
         while *budget > 0
+            && self.batch_read.is_none()
             && let Some(&token) = self.batch_searches.front()
         {
             let Some(mut flow) = self.flows.get_mut(token).and_then(Option::take) else {
                 unreachable!("what is searched has its place")
             };
             let next = match &mut flow {
-                Flow::Time(search) => match self.place_in(search.segment) {
-                    Some(place) => self.search_batch(search, place, budget),
-                    None => Next::Gone,
+                Flow::Time(search) => match (self.place_in(search.segment), &search.stage) {
+                    (Some(place), TimeStage::Batch { position, length }) => {
+                        self.batch_read = Some(token);
+                        let file = self.segments[place].log.clone();
+                        Next::Read { file, position: u64::from(*position), length: *length }
+                    }
+                    (Some(place), _) => self.search_batch(search, place, budget),
+                    (None, _) => Next::Gone,
                 },
                 Flow::Overtaken(Some(again)) => {
                     flow = Flow::Time(TimeSearch::new(again.asked, again.segment));
@@ -329,8 +360,12 @@ impl Log {
                 }
                 other => unreachable!("{other:?} looks for no timestamp"),
             };
-            self.batch_searches.pop_front_if(|_| !matches!(next, Next::Records));
+            let goes_on = matches!(next, Next::Records);
+            self.batch_searches.pop_front_if(|_| !goes_on);
             self.go_on(token, flow, next, out, events);
+            if shares && !goes_on {
+                return;
+            }
         }
     }
 
@@ -350,7 +385,7 @@ impl Log {
                 let token = LogStep(Step::Flow(token));
                 return out.push(FileEffect::Read { token, file, position, length });
             }
-            Next::Records => return self.put_back(token, flow),
+            Next::Turn | Next::Records => return self.put_back(token, flow),
             Next::Located(place) => {
                 let offset = flow.locates().expect("only a search for an offset locates");
                 self.remember(Located { offset, place });
@@ -377,6 +412,7 @@ impl Log {
     pub(super) fn forget_searches(&mut self) {
         self.flows = Slab::new(FLOWS_MAX);
         self.batch_searches.clear();
+        self.batch_read = None;
     }
 
     /// Ends the searches that no effect will take on.
@@ -537,18 +573,16 @@ impl Log {
                 };
                 match walk(scanner, bytes, reaches) {
                     Walked::Found(position, length) => {
-                        let (begin, end) = (u64::from(position), u64::from(length));
-                        search.stage = TimeStage::Batch { end: begin + end };
-                        let file = self.segments[place].log.clone();
-                        Next::Read { file, position: begin, length }
+                        search.stage = TimeStage::Batch { position, length };
+                        Next::Turn
                     }
                     Walked::On => self.walk_reads(search.segment, scanner),
                     Walked::Over => Next::Time(None),
                     Walked::Corrupt => Next::Failed,
                 }
             }
-            TimeStage::Batch { end } => {
-                let end = u32::try_from(*end).expect("a segment is below 2 GB");
+            TimeStage::Batch { position, length } => {
+                let end = position.checked_add(*length).expect("a segment is below 2 GB");
                 match Batch::read(bytes) {
                     Ok(Some(batch)) => {
                         let batch = BatchSearch { batch, end, records: None };
