@@ -2,8 +2,12 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use blackbox::Broker;
+
+/// How long a broker may take until it has written two snapshots, with the topics in between.
+const SNAPSHOTS_MAX: Duration = Duration::from_secs(60);
 
 #[test]
 fn offsets_by_time_and_deletion_of_records() {
@@ -156,10 +160,12 @@ fn the_metadata_are_put_into_snapshots() {
     broker.kafka("topics --create --topic snapped --config retention.ms=5000").ok();
     // The second one from here on was begun when the topic was there.
     let before = snapshots(&broker).len();
+    let deadline = Instant::now() + SNAPSHOTS_MAX;
     for number in 0.. {
         if snapshots(&broker).len() >= before + 2 {
             break;
         }
+        assert!(Instant::now() < deadline, "no snapshots come\n{}", broker.end_of_log());
         broker.kafka(&format!("topics --create --topic more-{number} --partitions 20")).ok();
     }
     let newest = snapshots(&broker).pop().expect("there are two");
