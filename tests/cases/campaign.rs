@@ -15,9 +15,13 @@ const BACK_MAX: Duration = Duration::from_secs(60);
 /// Records of one request to produce, in bytes.
 const REQUEST_BYTES: usize = 8 << 20;
 
+fn is_full() -> bool {
+    std::env::var_os("CORELANE_CAMPAIGN").is_some()
+}
+
 /// A size: that of the full form, or that of the short one.
 fn sized<T>(full: T, short: T) -> T {
-    if std::env::var_os("CORELANE_CAMPAIGN").is_some() { full } else { short }
+    if is_full() { full } else { short }
 }
 
 fn say(line: &str) {
@@ -137,7 +141,8 @@ fn recovery() {
         ready.as_millis(),
         all.as_millis(),
     ));
-    if target() == Target::Corelane {
+    // The short form runs beside other tests: its time says nothing.
+    if is_full() && target() == Target::Corelane {
         assert!(all < Duration::from_secs(5), "{all:?}");
     }
 }
