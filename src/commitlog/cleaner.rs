@@ -6,6 +6,7 @@
 mod budget;
 mod filter;
 mod offset_map;
+mod ordered;
 mod output;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,8 @@ mod tests;
 pub(crate) use budget::Budget;
 pub(crate) use filter::{Filter, Filtered, Filtering};
 pub(crate) use offset_map::OffsetMap;
+pub(crate) use ordered::{Damage, OrderedRecords, check_place};
 pub(crate) use output::CleanedSegment;
 
 /// The largest record that is unpacked, in bytes.
-pub(crate) const RECORD_BYTES_MAX: usize = 128 << 20;
+const RECORD_BYTES_MAX: usize = 128 << 20;

@@ -15,9 +15,9 @@
 //! one that could be cleaned, so that what is clean ends where it ended.
 
 use base::{Map, Offset, ProducerId};
-use records::{Batch, BatchError, Record, RecordReader, RetainedRecords, without_records};
+use records::{Batch, BatchError, Record, RetainedRecords, without_records};
 
-use super::{Budget, OffsetMap, RECORD_BYTES_MAX};
+use super::{Budget, Damage, OffsetMap, OrderedRecords};
 
 /// What decides.
 #[derive(Debug)]
@@ -44,7 +44,7 @@ pub(crate) enum Filtered {
 /// stay as they are, and need not be compressed again.
 #[derive(Debug)]
 pub(crate) struct Filtering {
-    reader: RecordReader,
+    reader: OrderedRecords,
     kept: u32,
     dropped: u32,
     has_tombstones: bool,
@@ -58,7 +58,7 @@ impl Filtering {
     /// # Errors
     /// The batch is damaged.
     pub(crate) fn new(batch: &Batch) -> Result<Self, BatchError> {
-        let reader = batch.records(RECORD_BYTES_MAX)?;
+        let reader = OrderedRecords::new(batch)?;
         Ok(Self { reader, kept: 0, dropped: 0, has_tombstones: false, retained: None })
     }
 }
@@ -73,7 +73,7 @@ impl Filter<'_> {
         batch: &Batch,
         filtering: &mut Filtering,
         budget: &mut Budget,
-    ) -> Result<Option<Filtered>, BatchError> {
+    ) -> Result<Option<Filtered>, Damage> {
         let horizon = batch.header().delete_horizon_ms();
         if filtering.retained.is_none() {
             while let Some(record) = filtering.reader.next_record()? {
@@ -92,7 +92,7 @@ impl Filter<'_> {
             }
             let begins = filtering.has_tombstones && horizon.is_none();
             let horizon = begins.then(|| self.now_ms.saturating_add(self.delete_retention_ms));
-            filtering.reader = batch.records(RECORD_BYTES_MAX)?;
+            filtering.reader = OrderedRecords::new(batch)?;
             filtering.retained = Some(RetainedRecords::new(batch.header(), horizon)?);
         }
         while let Some(record) = filtering.reader.next_record()? {
@@ -142,6 +142,7 @@ mod tests {
     use records::{BatchBuilder, Compression, GZIP_LEVEL_DEFAULT, NewRecord};
 
     use super::*;
+    use crate::cleaner::RECORD_BYTES_MAX;
 
     type Pair = (Option<&'static str>, Option<&'static str>);
 

@@ -4,8 +4,12 @@ use std::collections::BTreeMap;
 
 use api::IoErrorKind;
 use base::{Duration, LeaderEpoch, Now, Offset, ProducerEpoch, ProducerId, Uuid};
+use bytes::Bytes;
 use proptest::prelude::*;
-use records::{BatchBuilder, Compression, GZIP_LEVEL_DEFAULT, NewRecord, ZSTD_LEVEL_DEFAULT};
+use records::{
+    BatchBuilder, Compression, GZIP_LEVEL_DEFAULT, HEADER_BYTES, NewRecord, ZSTD_LEVEL_DEFAULT,
+    offsets,
+};
 
 use crate::testing::{Bench, Disk, FOLDER, appended, clean, params};
 use crate::{Checkpoints, CleaningLimits, Log, LogConfig, LogEvent, LogState, Read, ReadRequest};
@@ -651,6 +655,66 @@ fn damage_is_not_copied() {
     assert_eq!((bench.log.state(), files(&bench, ".cleaned")), (LogState::Open, 0));
     let up_to = bench.log.written_end_offset();
     assert_eq!(bench.log.cleanable(bench.now, up_to, &mut bench.out), None);
+}
+
+#[test]
+fn a_batch_with_another_base_offset_is_not_cleaned() {
+    let name = "00000000000000000000.log";
+    let (bench, _) = dirty_log(config());
+    let first = records::Batch::read(&Bytes::copy_from_slice(bench.content(name)));
+    let second = first.expect("it is whole").expect("it is whole").size();
+    for bit in 0..64 {
+        // Before the keys are noted, and before what stays is copied.
+        for is_noted in [false, true] {
+            let (mut bench, _) = dirty_log(config());
+            begin(&mut bench);
+            while is_noted && files(&bench, ".cleaned") == 0 {
+                assert!(step(&mut bench, false), "something is copied");
+            }
+            let mut damaged = bench.content(name).to_vec();
+            damaged[second + bit / 8] ^= 1 << (bit % 8);
+            bench.disk.files.insert(Bench::path(name), damaged.clone());
+            bench.run();
+            let state = (bench.log.state(), bench.log.is_cleaning(), files(&bench, ".cleaned"));
+            assert_eq!(state, (LogState::Open, false, 0), "bit {bit} {is_noted}");
+            assert_eq!(bench.content(name), damaged, "bit {bit} {is_noted}");
+            assert_eq!(bench.log.first_dirty_offset(), None, "bit {bit} {is_noted}");
+        }
+    }
+}
+
+#[test]
+fn a_batch_whose_record_offsets_do_not_rise_is_not_cleaned() {
+    // Kafka stores an uncompressed batch with the offsets that its client gave the records.
+    for deltas in [[1, 0, 2], [0, 0, 2], [0, 1, 3], [-1, 1, 2]] {
+        let (mut bench, mut model) = (Bench::create(config()), Model::new());
+        let mut builder = BatchBuilder::new(Offset(0), Compression::None);
+        for key in [&b"key-0"[..], b"key-2", b"key-1"] {
+            let value = Some(&b"value"[..]);
+            builder.append(&NewRecord { key: Some(key), value, ..NewRecord::default() });
+        }
+        let mut bytes = builder.build().bytes().to_vec();
+        let mut record = HEADER_BYTES;
+        for delta in deltas {
+            // Behind the length, the attributes and the timestamp, each of one byte.
+            bytes[record + 3] = ((delta << 1) ^ (delta >> 7)) as u8;
+            record += 1 + usize::from(bytes[record] / 2);
+        }
+        let crc = records::crc_of(&bytes[offsets::ATTRIBUTES..]);
+        bytes[offsets::CRC..][..4].copy_from_slice(&crc.to_be_bytes());
+        let batch = records::Batch::read(&Bytes::from(bytes)).expect("whole").expect("whole");
+        bench.log.append(bench.now, &[appended(&batch)]).expect("it is open");
+        bench.run();
+        for _ in 0..3 {
+            append(&mut bench, &mut model, &plain(&[(1, true); 12]));
+        }
+        let name = "00000000000000000000.log";
+        let before = bench.content(name).to_vec();
+        clean_all(&mut bench);
+        assert_eq!(bench.log.state(), LogState::Open);
+        assert_eq!(bench.content(name), before, "{deltas:?}");
+        assert_eq!(bench.log.first_dirty_offset(), None, "{deltas:?}");
+    }
 }
 
 fn given() -> impl Strategy<Value = Given> {

@@ -20,11 +20,12 @@
 use api::{FileEffect, FileOutcome, IoErrorKind, IoResult};
 use base::{Duration, Instant, Map, Now, Offset, ProducerId};
 use bytes::Bytes;
-use records::{Batch, BatchError, BatchHeader, HEADER_BYTES, RecordReader};
+use records::{Batch, BatchError, BatchHeader, HEADER_BYTES};
 
 use super::{Log, LogEffects, LogState};
 use crate::cleaner::{
-    Budget, CleanedSegment, Filter, Filtered, Filtering, OffsetMap, RECORD_BYTES_MAX,
+    Budget, CleanedSegment, Damage, Filter, Filtered, Filtering, OffsetMap, OrderedRecords,
+    check_place,
 };
 use crate::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::names;
@@ -124,7 +125,7 @@ enum Stage {
 /// A batch that is gone over: what it unpacks to may take more than a turn.
 #[derive(Debug)]
 enum Work {
-    Noting(RecordReader),
+    Noting(OrderedRecords),
     Filtering(Filtering),
 }
 
@@ -133,6 +134,8 @@ enum Work {
 struct Place {
     segment: Offset,
     position: u32,
+    /// The offset behind the batch before it.
+    from: Offset,
     /// How much is read.
     length: u32,
 }
@@ -157,8 +160,9 @@ struct Named {
 }
 
 impl Place {
-    fn at(segment: Offset, position: u32) -> Self {
-        Self { segment, position, length: CLEANING_TURN_BYTES }
+    /// The beginning of a segment.
+    fn at(segment: Offset) -> Self {
+        Self { segment, position: 0, from: segment, length: CLEANING_TURN_BYTES }
     }
 }
 
@@ -238,7 +242,7 @@ impl Log {
             limit,
             map: OffsetMap::new(limits.map_bytes, limits.map_load_factor, records_max),
             limits,
-            stage: Stage::Mapping(Place::at(segment, 0)),
+            stage: Stage::Mapping(Place::at(segment)),
             outstanding: 0,
             is_mapped: false,
             is_over: false,
@@ -593,7 +597,7 @@ impl Log {
             return Some(place);
         }
         let behind = self.segments[index + 1..].iter().take_while(|segment| segment.base < limit);
-        behind.into_iter().find(|segment| segment.bytes > 0).map(|it| Place::at(it.base, 0))
+        behind.into_iter().find(|segment| segment.bytes > 0).map(|it| Place::at(it.base))
     }
 
     fn next_to_map(&self, place: Place, round: &Round) -> Option<Place> {
@@ -632,6 +636,7 @@ impl Log {
             rest = rest.slice(batch.size()..);
             if let Some(place) = round.place() {
                 place.position += u32::try_from(batch.size()).expect("a segment is below 2 GB");
+                place.from = batch.header().next_offset();
                 place.length = CLEANING_TURN_BYTES;
             }
         }
@@ -668,18 +673,27 @@ impl Log {
         }
     }
 
+    /// Whether a batch that was read has offsets of its segment, behind those before it.
+    fn check_place(&self, round: &mut Round, batch: &Batch) -> Result<(), Damage> {
+        let Some(place) = round.place() else { return Ok(()) };
+        let next = self.segments.get(self.place_of(place.segment) + 1);
+        let end = next.map_or(self.writer.end, |next| next.base);
+        check_place(batch, place.segment, place.from, end)
+    }
+
     /// Notes the keys of a batch, or copies what stays of it: whether it is done with it.
     fn take_batch(
         &mut self,
         round: &mut Round,
         batch: &Batch,
         budget: &mut Budget,
-    ) -> Result<bool, BatchError> {
+    ) -> Result<bool, Damage> {
         let header = batch.header();
         let work = match round.work.take() {
             Some(work) => work,
             None => {
                 batch.check_crc()?;
+                self.check_place(round, batch)?;
                 if header.is_transactional() || header.is_control() {
                     if let Some(place) = round.place() {
                         let segment = place.segment;
@@ -706,7 +720,7 @@ impl Log {
         batch: &Batch,
         mut filtering: Filtering,
         budget: &mut Budget,
-    ) -> Result<bool, BatchError> {
+    ) -> Result<bool, Damage> {
         let Stage::Copying(group) = &mut round.stage else { return Ok(true) };
         let filter = Filter {
             map: &round.map,
@@ -753,7 +767,7 @@ impl Log {
         output.prepare(STEP, out);
         Some(Stage::Copying(Box::new(Group {
             last: self.segments[last].base,
-            place: Place::at(first, 0),
+            place: Place::at(first),
             last_offsets: states.map(|state| (state.producer_id, state.last_offset)).collect(),
             output,
             synced_bytes: 0,
@@ -832,9 +846,9 @@ impl Round {
     fn note(
         &mut self,
         batch: &Batch,
-        mut reader: RecordReader,
+        mut reader: OrderedRecords,
         budget: &mut Budget,
-    ) -> Result<bool, BatchError> {
+    ) -> Result<bool, Damage> {
         while let Some(record) = reader.next_record()? {
             let key = record.key.filter(|_| record.offset >= self.first_dirty);
             if key.is_some_and(|key| !self.map.put(key, record.offset)) {
@@ -856,7 +870,7 @@ impl Round {
 impl Work {
     fn begin(is_mapping: bool, batch: &Batch) -> Result<Self, BatchError> {
         if is_mapping {
-            Ok(Self::Noting(batch.records(RECORD_BYTES_MAX)?))
+            Ok(Self::Noting(OrderedRecords::new(batch)?))
         } else {
             Ok(Self::Filtering(Filtering::new(batch)?))
         }
