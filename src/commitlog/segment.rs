@@ -123,32 +123,23 @@ impl Segment {
         token: impl Fn(&'static str) -> T,
         out: &mut Vec<FileEffect<T>>,
     ) -> Vec<FileRef> {
-        self.set_files_aside(folder, true, token, out)
+        let files = self.files(folder, true).into_iter();
+        let aside = files.map(|(ending, file)| {
+            set_file_aside(&file, token(ending), out);
+            file
+        });
+        aside.collect()
     }
 
-    /// The same; the snapshot of the producers can stay, for a segment that begins there too.
-    pub(crate) fn set_files_aside<T: Copy>(
-        &self,
-        folder: &Path,
-        with_snapshot: bool,
-        token: impl Fn(&'static str) -> T,
-        out: &mut Vec<FileEffect<T>>,
-    ) -> Vec<FileRef> {
+    /// Its files, with their endings; the snapshot of the producers only if it is wanted.
+    pub(crate) fn files(&self, folder: &Path, with_snapshot: bool) -> Vec<(&'static str, FileRef)> {
         let mut files = vec![(names::LOG, self.log.clone())];
         let snapshot = with_snapshot.then_some(names::SNAPSHOT);
         let indexes = [names::INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX];
         for ending in indexes.into_iter().chain(snapshot) {
             files.push((ending, FileRef::new(names::segment_file(folder, self.base, ending))));
         }
-        let aside = files.into_iter().map(|(ending, file)| {
-            let from = file.path().to_path_buf();
-            let mut to = from.clone().into_os_string();
-            to.push(names::DELETED);
-            let (token, files) = (token(ending), vec![file.clone()]);
-            out.push(FileEffect::Rename { token, from, to: to.into(), files });
-            file
-        });
-        aside.collect()
+        files
     }
 
     /// The last mark that a slice from `position` can end at, when it may have `bytes_max`.
@@ -156,6 +147,17 @@ impl Segment {
         let mark = self.marks.last_up_to(position.saturating_add(bytes_max))?;
         (mark.position > position).then_some(mark.position)
     }
+}
+
+/// Asks to give a file the suffix of those that go, unless it has it.
+pub(crate) fn set_file_aside<T>(file: &FileRef, token: T, out: &mut Vec<FileEffect<T>>) {
+    let from = file.path().to_path_buf();
+    let mut to = from.clone().into_os_string();
+    if to.as_encoded_bytes().ends_with(names::DELETED.as_bytes()) {
+        return;
+    }
+    to.push(names::DELETED);
+    out.push(FileEffect::Rename { token, from, to: to.into(), files: vec![file.clone()] });
 }
 
 /// What a listing says of a segment.

@@ -567,6 +567,66 @@ fn a_full_disk_ends_the_cleaning_and_not_the_log() {
 }
 
 #[test]
+fn a_swap_waits_for_space() {
+    for meanwhile in [None, Some(Meanwhile::Close), Some(Meanwhile::Remove)] {
+        let mut waited = 0;
+        for after in 0.. {
+            let (mut bench, model) = dirty_log(config());
+            begin(&mut bench);
+            let performed = (0..after).take_while(|_| step(&mut bench, false)).count();
+            if performed < after {
+                assert!(waited > 20, "{waited}");
+                break;
+            }
+            bench.disk.failing = Some(("rename", IoErrorKind::NoSpace));
+            bench.run();
+            assert_eq!(bench.log.state(), LogState::Open, "after {after}");
+            if !bench.log.is_cleaning() {
+                // All swaps had their names.
+                continue;
+            }
+            waited += 1;
+            let again_at = bench.now.mono + Duration::from_secs(1);
+            assert_eq!(bench.log.next_timer(), Some(again_at), "after {after}");
+            match meanwhile {
+                Some(Meanwhile::Close) => {
+                    bench.log.close(bench.now, &mut bench.out, &mut bench.events);
+                    bench.run_timer();
+                    let is_told = |it: &LogEvent| matches!(it, LogEvent::NotClosed { .. });
+                    assert!(bench.events.iter().any(is_told), "after {after}");
+                    bench = Bench::open(Disk { failing: None, ..bench.disk }, config(), clean());
+                }
+                Some(_) => {
+                    bench.disk.failing = None;
+                    bench.log.remove(Uuid([3; 16]), &mut bench.out);
+                    bench.run();
+                    assert!(bench.events.contains(&LogEvent::Renamed), "after {after}");
+                    assert!(!bench.disk.files.keys().any(|path| path.starts_with(FOLDER)));
+                    continue;
+                }
+                None => {
+                    bench.run_timer();
+                    assert!(bench.log.is_cleaning(), "after {after}");
+                    check(&mut bench, &model);
+                    bench.disk.failing = None;
+                    bench.run_timer();
+                    assert!(bench.events.contains(&LogEvent::Cleaned { moved: true }));
+                    assert!(files(&bench, ".log.deleted") > 2, "after {after}");
+                    bench.now.mono = bench.now.mono + Duration::from_secs(61);
+                    bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
+                    bench.run();
+                    assert_eq!(files(&bench, ".deleted"), 0, "after {after}");
+                }
+            }
+            assert_eq!((files(&bench, ".swap"), files(&bench, ".cleaned")), (0, 0), "{after}");
+            check(&mut bench, &model);
+            let mut again = Bench::open(bench.disk, config(), clean());
+            check(&mut again, &model);
+        }
+    }
+}
+
+#[test]
 fn the_throttle_lets_the_cleaner_wait() {
     let (mut bench, model) = dirty_log(config());
     let up_to = bench.log.written_end_offset();

@@ -13,16 +13,19 @@
 //! | `SettingAside` | the old files become `.deleted`, durably | the swap is completed |
 //! | `Naming` | `.swap` goes from the names, durably | the swap is completed |
 //!
+//! On a full disk a group that is copied goes, for a later round; a swap that has begun is
+//! completed, as soon as there is space for the names.
+//!
 //! Readers that hold an old segment finish with it: its file has another name only. Segments with
 //! transactions are not cleaned, nor what lies behind them: that takes care of markers and of
 //! aborted records, which nothing here does yet. The log says so once.
 
-use api::{FileEffect, FileOutcome, IoErrorKind, IoResult};
+use api::{FileEffect, FileOutcome, FileRef, IoErrorKind, IoResult};
 use base::{Duration, Instant, Map, Now, Offset, ProducerId};
 use bytes::Bytes;
 use records::{Batch, BatchError, BatchHeader, HEADER_BYTES};
 
-use super::{Log, LogEffects, LogState};
+use super::{Log, LogEffects, LogState, RETRY_AFTER};
 use crate::cleaner::{
     Budget, CleanedSegment, Damage, Filter, Filtered, Filtering, OffsetMap, OrderedRecords,
     check_place,
@@ -93,6 +96,10 @@ struct Round {
     stage: Stage,
     /// Outcomes that are awaited.
     outstanding: u32,
+    /// There was no space for a name: what the stage asks for is asked for again.
+    lacks_space: bool,
+    /// It was: what had its name already is not found.
+    is_repeated: bool,
     /// No further keys are noted.
     is_mapped: bool,
     /// It is to stop as soon as it can.
@@ -116,7 +123,8 @@ enum Stage {
     Sealing(Box<Group>),
     /// The second field: the folder is being synced.
     Swapping(Box<Group>, bool),
-    SettingAside(Named, bool),
+    /// With the old files.
+    SettingAside(Named, Vec<FileRef>, bool),
     Naming(Named, bool),
     /// Unfinished files go.
     Discarding,
@@ -151,7 +159,7 @@ struct Group {
 }
 
 /// A segment that is in the list, and whose files have no final names yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Named {
     base: Offset,
     next: Offset,
@@ -169,6 +177,13 @@ impl Place {
 impl Stage {
     fn is_swap(&self) -> bool {
         matches!(self, Stage::Swapping(..) | Stage::SettingAside(..) | Stage::Naming(..))
+    }
+
+    /// Whether files get other names. A folder that could not be synced is another matter: what is
+    /// durable of it is not known.
+    fn is_renaming(&self) -> bool {
+        use Stage::{Naming, SettingAside, Swapping};
+        matches!(self, Swapping(_, false) | SettingAside(_, _, false) | Naming(_, false))
     }
 }
 
@@ -244,6 +259,8 @@ impl Log {
             limits,
             stage: Stage::Mapping(Place::at(segment)),
             outstanding: 0,
+            lacks_space: false,
+            is_repeated: false,
             is_mapped: false,
             is_over: false,
             unread: Bytes::new(),
@@ -289,16 +306,24 @@ impl Log {
     pub(super) fn stop_cleaning(&mut self, out: &mut LogEffects) {
         let Some(round) = &mut self.cleaner.round else { return };
         round.is_over = true;
-        if round.resume_at.take().is_none() {
+        if round.stage.is_swap() && self.removing.is_none() {
             return;
         }
+        let Some(resume_at) = round.resume_at.take() else { return };
         // Nothing is under way. Nobody has to be told: who owns the log knows why it stops.
-        if let Stage::Copying(group) = &round.stage {
-            round.outstanding = group.output.discard(&self.directory, STEP, out);
-            round.stage = Stage::Discarding;
-        } else {
-            self.cleaner.round = None;
+        match &mut round.stage {
+            Stage::Copying(group) => {
+                round.outstanding = group.output.discard(&self.directory, STEP, out);
+                round.stage = Stage::Discarding;
+                return;
+            }
+            Stage::SettingAside(_, old, _) => {
+                // They go with the folder.
+                self.set_aside.extend(old.drain(..).map(|file| (resume_at, file)));
+            }
+            _ => {}
         }
+        self.cleaner.round = None;
     }
 
     /// When the cleaning wants to go on.
@@ -434,7 +459,8 @@ impl Log {
             FileOutcome::Read(result) => result.map(Some),
             outcome => outcome.done().map(|()| None),
         };
-        let may_lack = matches!(round.stage, Stage::SettingAside(..) | Stage::Discarding);
+        let may_lack =
+            matches!(round.stage, Stage::SettingAside(..) | Stage::Discarding) || round.is_repeated;
         match result {
             Ok(Some(bytes)) => {
                 round.bytes_read += bytes.len() as u64;
@@ -445,6 +471,12 @@ impl Log {
             Err(cause) if cause.kind == IoErrorKind::NoSpace && !round.stage.is_swap() => {
                 tracing::warn!(partition = %self.partition, %cause, "the log is cleaned later");
                 round.is_over = true;
+            }
+            Err(cause) if round.stage.is_renaming() => {
+                if !self.retries(now, cause, events) {
+                    return;
+                }
+                round.lacks_space = true;
             }
             Err(cause) => return self.fail(cause, events),
             Ok(None) => {}
@@ -467,7 +499,15 @@ impl Log {
     /// Goes on, when nothing is under way.
     fn clean_on(&mut self, now: Now, out: &mut LogEffects, events: &mut Vec<LogEvent>) {
         let Some(mut round) = self.cleaner.round.take() else { return };
-        round.resume_at = None;
+        round.is_repeated = round.resume_at.take().is_some() && round.stage.is_swap();
+        if std::mem::take(&mut round.lacks_space) {
+            round.resume_at = Some(now.mono + RETRY_AFTER);
+            self.cleaner.round = Some(round);
+            if self.removing.is_some() {
+                self.stop_cleaning(out);
+            }
+            return;
+        }
         let is_idle_stage = matches!(round.stage, Stage::Mapping(_) | Stage::Copying(_));
         if is_idle_stage && !round.is_over && round.paid_at > now.mono + THROTTLE_WAIT_MIN {
             round.resume_at = Some(round.paid_at);
@@ -483,7 +523,11 @@ impl Log {
         }
         let before = out.len();
         let stage = std::mem::replace(&mut round.stage, Stage::Discarding);
-        let next = self.next_stage(now, &mut round, stage, out);
+        let next = match round.is_repeated {
+            true => Some(stage),
+            false => self.next_stage(now, &mut round, stage, out),
+        };
+        self.ask_for_swap(next.as_ref(), out);
         round.outstanding = u32::try_from(out.len() - before).expect("a handful of effects");
         match next {
             Some(stage) => {
@@ -494,7 +538,30 @@ impl Log {
         }
     }
 
-    /// Asks for what comes next; `None` when the round is over.
+    /// Asks for what a stage of a swap needs.
+    fn ask_for_swap(&self, stage: Option<&Stage>, out: &mut LogEffects) {
+        let rename = |segment: &Segment, suffixes: (&str, &str), out: &mut LogEffects| {
+            CleanedSegment::rename(&self.directory, segment, suffixes, STEP, out);
+        };
+        match stage {
+            Some(Stage::Swapping(group, false)) => {
+                rename(group.output.segment(), (names::CLEANED, names::SWAP), out);
+            }
+            Some(Stage::SettingAside(_, old, false)) => {
+                old.iter().for_each(|file| crate::segment::set_file_aside(file, STEP, out));
+            }
+            Some(Stage::Naming(named, false)) => {
+                rename(&self.segments[self.place_of(named.base)], (names::SWAP, ""), out);
+            }
+            Some(stage) if stage.is_swap() => {
+                let directory = self.directory.clone();
+                out.push(FileEffect::SyncDirectory { token: STEP, directory });
+            }
+            _ => {}
+        }
+    }
+
+    /// Asks for what comes next, but for a swap; `None` when the round is over.
     fn next_stage(
         &mut self,
         now: Now,
@@ -520,38 +587,19 @@ impl Log {
                 Some(Stage::Discarding)
             }
             Stage::Copying(group) => Some(self.copy_on(now, round, group, out)),
-            Stage::Sealing(group) => {
-                let suffixes = (names::CLEANED, names::SWAP);
-                CleanedSegment::rename(
-                    &self.directory,
-                    group.output.segment(),
-                    suffixes,
-                    STEP,
-                    out,
-                );
-                Some(Stage::Swapping(group, false))
-            }
-            Stage::Swapping(group, false) => {
-                self.sync_folder(out);
-                Some(Stage::Swapping(group, true))
-            }
+            Stage::Sealing(group) => Some(Stage::Swapping(group, false)),
+            Stage::Swapping(group, false) => Some(Stage::Swapping(group, true)),
             Stage::Swapping(group, true) => {
-                Some(Stage::SettingAside(self.replace(now, *group, out), false))
+                let (named, old) = self.replace(*group);
+                Some(Stage::SettingAside(named, old, false))
             }
-            Stage::SettingAside(named, false) => {
-                self.sync_folder(out);
-                Some(Stage::SettingAside(named, true))
+            Stage::SettingAside(named, old, false) => {
+                let due = now.mono + self.config.file_delete_delay;
+                self.set_aside.extend(old.into_iter().map(|file| (due, file)));
+                Some(Stage::SettingAside(named, Vec::new(), true))
             }
-            Stage::SettingAside(named, true) => {
-                let segment = &self.segments[self.place_of(named.base)];
-                let suffixes = (names::SWAP, "");
-                CleanedSegment::rename(&self.directory, segment, suffixes, STEP, out);
-                Some(Stage::Naming(named, false))
-            }
-            Stage::Naming(named, false) => {
-                self.sync_folder(out);
-                Some(Stage::Naming(named, true))
-            }
+            Stage::SettingAside(named, _, true) => Some(Stage::Naming(named, false)),
+            Stage::Naming(named, false) => Some(Stage::Naming(named, true)),
             Stage::Naming(named, true) => {
                 let place = self.place_of(named.base);
                 self.segments[place].offset_entries = named.offset_entries;
@@ -581,11 +629,6 @@ impl Log {
         let seconds = bytes as f64 / round.limits.bytes_per_second.max(1.0);
         let nanoseconds = (seconds * 1e9) as u64;
         round.paid_at = round.paid_at.max(now.mono) + Duration::from_nanos(nanoseconds);
-    }
-
-    fn sync_folder(&self, out: &mut LogEffects) {
-        let directory = self.directory.clone();
-        out.push(FileEffect::SyncDirectory { token: STEP, directory });
     }
 
     /// The place to read at, or the beginning of the next segment that has something, below
@@ -798,8 +841,9 @@ impl Log {
         Stage::Copying(group)
     }
 
-    /// Puts the cleaned segment in the place of those of its group, whose files are set aside.
-    fn replace(&mut self, now: Now, group: Group, out: &mut LogEffects) -> Named {
+    /// Puts the cleaned segment in the place of those of its group. Returns their files too, which
+    /// have to be set aside.
+    fn replace(&mut self, group: Group) -> (Named, Vec<FileRef>) {
         let (segment, offset_entries, time_entries) = group.output.into_segment();
         let base = segment.base;
         let (first, last) = (self.place_of(base), self.place_of(group.last));
@@ -812,13 +856,10 @@ impl Log {
         self.overtake_flows(base, group.last);
         self.forget_places();
         self.tail.forget_below(next);
-        let due = now.mono + self.config.file_delete_delay;
-        for segment in &old {
-            let with_snapshot = segment.base != base;
-            let files = segment.set_files_aside(&self.directory, with_snapshot, |_| STEP, out);
-            self.set_aside.extend(files.into_iter().map(|file| (due, file)));
-        }
-        Named { base, next, offset_entries, time_entries }
+        // A snapshot of the producers stays where the new segment begins.
+        let files = old.iter().flat_map(|it| it.files(&self.directory, it.base != base));
+        let files = files.map(|(_, file)| file).collect();
+        (Named { base, next, offset_entries, time_entries }, files)
     }
 }
 
