@@ -415,6 +415,7 @@ impl Log {
         self.aborted = opened.aborted;
         let due = now.mono + self.config.file_delete_delay;
         self.set_aside.extend(opened.set_aside.into_iter().map(|file| (due, file)));
+        self.dirty_at_most_from(self.writer.end);
         self.state = LogState::Open;
     }
 

@@ -234,6 +234,26 @@ fn a_log_that_is_clean_is_found_so_until_it_is_dirty_again() {
 }
 
 #[test]
+fn what_comes_in_the_place_of_lost_records_is_dirty() {
+    let (bench, mut model) = dirty_log(config());
+    let end = bench.log.end_offset();
+    let found = Checkpoints { first_dirty: Some(end.plus(20)), ..clean() };
+    let mut again = Bench::open(bench.close(), config(), found);
+    assert_eq!(again.log.first_dirty_offset(), Some(end));
+    for _ in 0..4 {
+        append(&mut again, &mut model, &plain(&[(1, true), (2, true), (3, true), (4, true)]));
+    }
+    for _ in 0..3 {
+        append(&mut again, &mut model, &plain(&[(5, true); 12]));
+    }
+    clean_all(&mut again);
+    check(&mut again, &model);
+    let lost = end.0..end.0 + 20;
+    let of_key_1 = |it: &&(i64, String, _)| lost.contains(&it.0) && it.1 == "key-1";
+    assert_eq!(seen(&mut again).iter().filter(of_key_1).count(), 1);
+}
+
+#[test]
 fn a_tombstone_goes_when_its_time_is_over() {
     let (mut bench, mut model) = (Bench::create(config()), Model::new());
     for given in [&[(1, true), (2, true)][..], &[(1, false)], &[(3, true); 12], &[(4, true); 12]] {

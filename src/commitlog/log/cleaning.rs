@@ -280,7 +280,7 @@ impl Log {
         self.cleaner.first_dirty = first_dirty;
     }
 
-    /// The end of the log was cut off.
+    /// The log ends at `offset`: what may come behind it was never cleaned.
     pub(super) fn dirty_at_most_from(&mut self, offset: Offset) {
         self.cleaner.first_dirty = self.cleaner.first_dirty.map(|from| from.min(offset));
         self.cleaner.barrier = self.cleaner.barrier.filter(|barrier| *barrier < offset);
