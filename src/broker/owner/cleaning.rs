@@ -1,7 +1,7 @@
 //! Which log is cleaned, and when (`LogCleaner`, `LogCleanerManager`): one at a time on each shard,
 //! the dirtiest first. The log itself sees to it that a turn stays short.
 
-use base::Token;
+use base::{Random, Token};
 use commitlog::{CleaningLimits, Log};
 use config::BrokerConfig;
 
@@ -19,11 +19,12 @@ pub(super) struct Cleaning {
     limits: CleaningLimits,
     /// The partition whose log was cleaned last.
     newest: Option<Token>,
+    random: Random,
 }
 
 impl Cleaning {
     /// The shard's part of what the node's settings allow.
-    pub(super) fn new(config: &BrokerConfig, data_shards: u16) -> Self {
+    pub(super) fn new(config: &BrokerConfig, data_shards: u16, random: Random) -> Self {
         let simple = &config.simple;
         let bytes = usize::try_from(simple.log_cleaner_dedupe_buffer_size_bytes).unwrap_or(0);
         let shards = usize::from(data_shards);
@@ -34,8 +35,10 @@ impl Cleaning {
                 map_load_factor: simple.log_cleaner_io_buffer_load_factor,
                 bytes_per_second: simple.log_cleaner_io_max_bytes_per_second
                     / f64::from(data_shards),
+                hash_seed: 0,
             },
             newest: None,
+            random,
         }
     }
 }
@@ -64,7 +67,9 @@ impl Owner {
             }
         }
         let Some((_, token)) = dirtiest else { return };
-        let (up_to, limits) = (self.partition(token).last_stable_offset(), self.cleaning.limits);
+        let up_to = self.partition(token).last_stable_offset();
+        let hash_seed = self.cleaning.random.next_u64();
+        let limits = CleaningLimits { hash_seed, ..self.cleaning.limits };
         self.cleaning.newest = Some(token);
         self.with_log(desk, token, |log: &mut Log, now, effects, events| {
             log.clean(now, up_to, limits, effects, events);

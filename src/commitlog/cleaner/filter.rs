@@ -157,7 +157,7 @@ mod tests {
     }
 
     fn map(newest: &[(&str, i64)], latest: i64) -> OffsetMap {
-        let mut map = OffsetMap::new(1 << 16, 0.9, 100);
+        let mut map = OffsetMap::new(1 << 16, 0.9, 100, 7);
         newest.iter().for_each(|(key, offset)| {
             assert!(map.put(key.as_bytes(), Offset(*offset)));
         });
@@ -223,7 +223,7 @@ mod tests {
     fn what_the_map_does_not_cover_stays() {
         let given = batch(10, Compression::None, &[A1, B2, (None, Some("3"))]).build();
         assert_eq!(filtered(&map(&[("a", 5)], 9), &given), Filtered::All);
-        assert_eq!(filtered(&OffsetMap::new(1 << 10, 0.9, 10), &given), Filtered::All);
+        assert_eq!(filtered(&OffsetMap::new(1 << 10, 0.9, 10, 7), &given), Filtered::All);
         let Filtered::Part(left) = filtered(&map(&[("a", 11)], 11), &given) else {
             panic!("part of it stays")
         };

@@ -14,8 +14,12 @@ use records::{
 use crate::testing::{Bench, Disk, FOLDER, appended, clean, params};
 use crate::{Checkpoints, CleaningLimits, Log, LogConfig, LogEvent, LogState, Read, ReadRequest};
 
-const LIMITS: CleaningLimits =
-    CleaningLimits { map_bytes: 1 << 20, map_load_factor: 0.9, bytes_per_second: f64::MAX };
+const LIMITS: CleaningLimits = CleaningLimits {
+    map_bytes: 1 << 20,
+    map_load_factor: 0.9,
+    bytes_per_second: f64::MAX,
+    hash_seed: 7,
+};
 const HOUR_MS: i64 = 3600 * 1000;
 
 /// Segments of a few batches.

@@ -66,6 +66,8 @@ pub struct CleaningLimits {
     pub map_load_factor: f64,
     /// Bytes read and written in a second (`log.cleaner.io.max.bytes.per.second`).
     pub bytes_per_second: f64,
+    /// Random, so that no client can choose keys that are slow to find.
+    pub hash_seed: u64,
 }
 
 /// What a log knows of its cleaning.
@@ -255,7 +257,12 @@ impl Log {
             first_dirty,
             end: limit,
             limit,
-            map: OffsetMap::new(limits.map_bytes, limits.map_load_factor, records_max),
+            map: OffsetMap::new(
+                limits.map_bytes,
+                limits.map_load_factor,
+                records_max,
+                limits.hash_seed,
+            ),
             limits,
             stage: Stage::Mapping(Place::at(segment)),
             outstanding: 0,
