@@ -118,7 +118,9 @@ impl Quorum {
             None => loading.election = Some(None),
         }
         let has_log = files.iter().any(|(name, _)| name.ends_with(".log"));
-        self.store.open_log(has_log, Offset(0), effects);
+        // What lies below is in the snapshot. Of segments that were being deleted when the power
+        // went, a newer one may be gone and an older one there: the gap is no loss.
+        self.store.open_log(has_log, id.end_offset, effects);
         Ok(())
     }
 
