@@ -103,10 +103,7 @@ impl Producers {
         header: &BatchHeader,
         records: &Bytes,
     ) -> Option<AbortedTransaction> {
-        if !header.has_producer_id() {
-            return None;
-        }
-        let (before, aborted) = self.apply(header, records);
+        let (before, aborted) = self.apply(header, records)?;
         let (next, producer_id) = (header.next_offset(), header.producer_id);
         self.unwritten.push_back(Change { next, producer_id, before });
         aborted
@@ -119,10 +116,7 @@ impl Producers {
         header: &BatchHeader,
         records: &Bytes,
     ) -> Option<AbortedTransaction> {
-        if !header.has_producer_id() {
-            return None;
-        }
-        self.apply(header, records).1
+        self.apply(header, records)?.1
     }
 
     /// Everything below `end` is written: it will not be taken back.
@@ -202,7 +196,10 @@ impl Producers {
         &mut self,
         header: &BatchHeader,
         records: &Bytes,
-    ) -> (Before, Option<AbortedTransaction>) {
+    ) -> Option<(Before, Option<AbortedTransaction>)> {
+        if !header.has_producer_id() {
+            return None;
+        }
         let is_known = self.entries.contains_key(&header.producer_id);
         if !is_known {
             self.make_room(PRODUCERS_MAX - 1);
@@ -215,7 +212,7 @@ impl Producers {
         let aborted = (begun != begins)
             .then(|| self.transactions.change(header, records, begun, begins))
             .flatten();
-        (before, aborted)
+        Some((before, aborted))
     }
 
     /// Forgets those that wrote longest ago, when there are more than `most`.

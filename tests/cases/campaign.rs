@@ -101,7 +101,7 @@ impl Many {
         Some(ends)
     }
 
-    /// Waits until every partition has its end, one record behind its start if `has_records`.
+    /// Waits until every partition is there, and checks where it ends.
     fn await_ends(&self, broker: &Broker, end: i64) {
         let deadline = Instant::now() + BACK_MAX;
         let mut stream = broker.connect();

@@ -381,10 +381,7 @@ impl Log {
             return Some(settled);
         }
         let dirty = self.segment_of(dirty_from).min(settled);
-        let unknown = |it: &Segment| it.largest_timestamp.is_none() && it.time_entries > 0;
-        if self.segments[dirty..settled].iter().any(unknown) {
-            // The search looks every segment up. Whoever owns the log ignores its answer.
-            self.find_max_timestamp(out);
+        if !self.knows_timestamps(dirty..settled, out) {
             return None;
         }
         let is_young = |segment: &Segment| {

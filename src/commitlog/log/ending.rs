@@ -102,12 +102,8 @@ impl Log {
         {
             return;
         }
-        let sealed = &self.segments[..self.segments.len() - 1];
-        if self.config.retention_ms.is_some()
-            && sealed.iter().any(|it| it.largest_timestamp.is_none() && it.time_entries > 0)
-        {
-            // The search looks every segment up. Whoever owns the log ignores its answer.
-            self.find_max_timestamp(out);
+        let sealed = 0..self.segments.len() - 1;
+        if self.config.retention_ms.is_some() && !self.knows_timestamps(sealed, out) {
             return;
         }
         let by_age = self.segments.iter().take_while(|segment| self.is_old(now, segment)).count();

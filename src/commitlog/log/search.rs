@@ -1,7 +1,7 @@
 //! Searches that take more than one turn: the place of an offset in a file, and the record of a
 //! timestamp.
 
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 
 use api::{FileEffect, FileRef, IoResult};
 use base::{Offset, Slab, Token};
@@ -13,6 +13,7 @@ use super::{Log, LogEffects, LogState};
 use crate::index::{OFFSET_ENTRY_BYTES, OffsetEntry, TIME_ENTRY_BYTES, TimeEntry};
 use crate::names;
 use crate::scan::Scanner;
+use crate::segment::Segment;
 use crate::step::{FoundTimestamp, LogEvent, LogStep, Step, Ticket};
 
 /// Searches of one log at a time.
@@ -225,6 +226,17 @@ impl Log {
     /// Looks for the first record with the largest timestamp (KIP-734).
     pub fn find_max_timestamp(&mut self, out: &mut LogEffects) -> Option<Ticket> {
         self.begin_time_search(None, out)
+    }
+
+    /// Whether the largest timestamps of these segments, by their indexes, are known. If not, they
+    /// are looked up, by a search whose answer whoever owns the log ignores.
+    pub(super) fn knows_timestamps(&mut self, places: Range<usize>, out: &mut LogEffects) -> bool {
+        let unknown = |it: &Segment| it.largest_timestamp.is_none() && it.time_entries > 0;
+        let known = !self.segments[places].iter().any(unknown);
+        if !known {
+            self.find_max_timestamp(out);
+        }
+        known
     }
 
     fn begin_time_search(
