@@ -4,7 +4,7 @@
 
 mod world;
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -398,46 +398,52 @@ fn a_machine_has_no_more_connections_than_its_limit() {
     stop(node);
 }
 
+/// What the process with few descriptors says before the address it listens at.
+const LISTENS_AT: &str = "listens at ";
+
 #[test]
 fn without_descriptors_accepting_pauses_and_goes_on_later() {
-    // In a process of its own, since the limit is the process's.
-    let status = std::process::Command::new("sh")
-        .args(["-c", "ulimit -n 60 && exec \"$0\" --exact few_descriptors --ignored"])
+    // The node has a process of its own, since the limit is the process's, and since descriptors
+    // of clients would count, too.
+    let mut child = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 100 && exec \"$0\" --exact few_descriptors --ignored --nocapture"])
         .arg(std::env::current_exe().expect("a path"))
-        .status()
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
         .expect("sh runs");
+    let mut said = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    let address: SocketAddr = said
+        .find_map(|line| Some(line.expect("text").split_once(LISTENS_AT)?.1.parse()))
+        .expect("it says where it listens")
+        .expect("an address");
+    let mut first = connect(address);
+    assert_served(&mut first);
+    // More than 100 cannot be served at once; those that can are.
+    let mut streams: Vec<TcpStream> = (0..160).map(|_| connect(address)).collect();
+    streams[..20].iter_mut().for_each(assert_served);
+    drop(streams.drain(..100));
+    // Clients are accepted in their order: none of these was before.
+    streams.iter_mut().for_each(assert_served);
+    assert_served(&mut first);
+    drop(child.stdin.take());
+    said.for_each(drop);
+    let status = child.wait().expect("it ends");
     assert!(status.success(), "{status}");
+}
+
+fn assert_served(stream: &mut TcpStream) {
+    stream.write_all(b"x").expect("writes");
+    stream.read_exact(&mut [0]).expect("is served");
 }
 
 #[test]
 #[ignore = "run with few descriptors by the test above"]
 fn few_descriptors() {
-    let (node, address, events) = node(Settings::default(), world::echo);
-    let mut first = connect(address);
-    opened(&events);
-    // Both ends are in this process: the clients take descriptors, too.
-    let mut streams = Vec::new();
-    while let Ok(stream) = TcpStream::connect(address) {
-        streams.push(stream);
-        if node.counters()[0].1.accept_paused > 0 {
-            break;
-        }
-    }
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while node.counters()[0].1.accept_paused == 0 {
-        assert!(std::time::Instant::now() < deadline, "it never runs out");
-        thread::yield_now();
-    }
-    // A client that is served already notices nothing.
-    first.write_all(b"x").expect("writes");
-    first.read_exact(&mut [0]).expect("is served");
-    let accepted = node.counters()[0].1.accepted;
-    let left = streams.len() as u64 + 1 - accepted;
-    assert!(left > 0, "{accepted} of {} are accepted", streams.len() + 1);
-    streams.drain(..20);
-    while node.counters()[0].1.accepted < accepted + left.min(10) {
-        assert!(std::time::Instant::now() < deadline, "it accepts no more");
-        let _ = events.recv_timeout(Duration::from_millis(10));
-    }
+    let (node, address, _events) = node(Settings::default(), world::echo);
+    println!("{LISTENS_AT}{address}");
+    // The test above closes the input when it has seen enough.
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("an end");
+    assert!(node.counters()[0].1.accept_paused > 0, "it had enough descriptors");
     stop(node);
 }
