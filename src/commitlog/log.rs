@@ -107,6 +107,7 @@ pub struct Log {
     retry_at: Option<Instant>,
     cleaner: Cleaner,
     cutting: Option<ending::Cutting>,
+    dropping: Option<ending::Dropping>,
     removing: Option<ending::Removing>,
     /// The last segment was sealed too: the log closes.
     is_sealed: bool,
@@ -175,6 +176,7 @@ impl Log {
             retry_at: None,
             cleaner: Cleaner::default(),
             cutting: None,
+            dropping: None,
             removing: None,
             is_sealed: false,
         }
@@ -209,6 +211,7 @@ impl Log {
             Step::SetAside(base, ending) => {
                 self.on_set_aside(base, ending, outcome.done(), out, events);
             }
+            Step::Dropped => self.on_dropped(now, outcome.done(), out, events),
             Step::Delete => self.on_deleted(outcome.done(), events),
             Step::Truncate => self.on_cut(outcome.done(), out, events),
             Step::Remove => self.on_removed(now, outcome.done(), events),
@@ -433,6 +436,7 @@ impl Log {
         self.forget_places();
         self.tail.clear();
         self.set_aside.clear();
+        self.dropping = None;
         self.retry_at = None;
         self.give_up_cleaning();
         self.writer.give_up();

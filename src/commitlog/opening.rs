@@ -753,10 +753,12 @@ impl Opening {
     }
 
     /// Whether batches are missing between a segment and the next one. Where compaction was at
-    /// work, or no crash can have taken anything, they are not.
+    /// work, where all of them were to be deleted, or no crash can have taken anything, they are
+    /// not.
     fn lacks(&self, end: Offset, next: &SegmentFiles) -> bool {
         let is_compacted = self.params.config.compact || self.found.first_dirty.is_some();
-        let may_be_lost = !self.found.clean_shutdown && next.base > self.found.recovery_point;
+        let needed_from = self.found.recovery_point.max(self.found.log_start_offset);
+        let may_be_lost = !self.found.clean_shutdown && next.base > needed_from;
         next.base > end && may_be_lost && !is_compacted
     }
 

@@ -42,6 +42,8 @@ pub(crate) enum Step {
     /// A file of a segment that was deleted gets another name: the segment begins at the offset,
     /// and the file's name ends so.
     SetAside(Offset, &'static str),
+    /// The new names of such a segment's files become durable.
+    Dropped,
     /// A file that is not needed goes.
     Delete,
     /// The log is cut at its end.

@@ -384,6 +384,43 @@ fn a_disk_too_full_to_take_a_write_back_is_tried_again() {
     assert_eq!(batches, [batch(Offset(0), 10, 100, 5), batch(Offset(10), 10, 100, 7)]);
 }
 
+/// Names that were changed and not synced can come back after a loss of power, any of them: if
+/// these are of one segment at a time, none comes back before one that is gone.
+#[test]
+fn an_older_segment_is_durably_gone_before_a_newer_one_goes() {
+    let config =
+        LogConfig { retention_bytes: Some(20_000), retention_ms: None, ..fixture_config() };
+    let mut bench = Bench::open(fixture(), config, Checkpoints::default());
+    bench.log.apply_retention(bench.now, FIXTURE_END, &mut bench.out, &mut bench.events);
+    let start = bench.log.log_start_offset();
+    let mut gone = Vec::new();
+    let mut is_synced = true;
+    while !bench.out.is_empty() {
+        for effect in std::mem::take(&mut bench.out) {
+            match &effect {
+                FileEffect::Rename { from, to, .. }
+                    if to.extension() == Some("deleted".as_ref()) =>
+                {
+                    let name = from.file_name().expect("a file has a name").to_string_lossy();
+                    let base: i64 = name[..20].parse().expect("is an offset");
+                    if gone.last() != Some(&base) {
+                        assert!(is_synced, "{gone:?} may come back, and {base} goes");
+                        gone.push(base);
+                    }
+                    is_synced = false;
+                }
+                FileEffect::SyncDirectory { .. } => is_synced = true,
+                _ => {}
+            }
+            let (step, outcome) = bench.disk.perform(effect).expect("every effect has an outcome");
+            bench.log.on_file(bench.now, step, outcome, &mut bench.out, &mut bench.events);
+        }
+    }
+    assert!(gone.len() > 2 && gone.is_sorted() && is_synced, "{gone:?}");
+    let first = format!("{:020}.log", start.0);
+    assert!(bench.disk.files.contains_key(&Bench::path(&first)), "{first} stays");
+}
+
 #[test]
 fn a_full_disk_hinders_no_segment_from_going() {
     let config =

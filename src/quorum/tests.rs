@@ -483,6 +483,47 @@ fn snapshots_take_the_place_of_the_logs_beginning() {
     }
 }
 
+/// A segment that is gone is no loss where the newest snapshot has what it held, be there an older
+/// segment or not.
+#[test]
+fn a_gap_below_the_newest_snapshot_is_no_loss() {
+    let config = || {
+        config(&[
+            ("controller.quorum.bootstrap.servers", "127.0.0.1:9093"),
+            ("metadata.log.max.record.bytes.between.snapshots", "1000"),
+            ("internal.metadata.log.segment.bytes", "5000"),
+        ])
+    };
+    let mut cluster = Cluster::with(1, FaultPlan::calm(), config());
+    let created: Vec<String> = (0..40).map(|number| format!("t{number}")).collect();
+    let script = std::iter::once(ready()).chain(created.iter().map(|name| create(name, 2)));
+    let heard = cluster.start(script.collect());
+    cluster.run_until(&heard, 41);
+    cluster.run_for(Duration::from_secs(5));
+    cluster.world.crash(cluster.node, Crash::Process);
+    assert!(matches!(cluster.exit(), Exit::Crashed(_)));
+    let newest = files(&mut cluster, ".checkpoint").pop().expect("there is one");
+    let logs = files(&mut cluster, ".log");
+    assert!(logs.len() > 2 && logs[2][..20] < newest[..20], "{logs:?}, {newest}");
+    let gone = format!("/data/__cluster_metadata-0/{}", logs[1]);
+
+    let mut again = Cluster::with(1, FaultPlan::calm(), config());
+    let disk = cluster.world.disk(cluster.node);
+    for path in disk.files().into_iter().filter(|path| *path != Path::new(&gone)) {
+        again.world.disk(again.node).install(&path, disk.peek(&path).expect("it was listed"));
+    }
+    // Random ids go on, too.
+    again.starts = cluster.starts;
+    let heard = again.start(vec![ready(), create("last", 1)]);
+    again.run_until(&heard, 2);
+    let heard = heard.borrow();
+    let last = heard.published.last().expect("was published");
+    for name in &created {
+        let topic = last.image.topic_by_name(name);
+        assert!(topic.is_some_and(|topic| topic.partitions.len() == 2), "{name} is lost");
+    }
+}
+
 /// Time alone makes one, and a snapshot that cannot be written is no harm.
 #[test]
 fn a_snapshot_is_made_when_the_last_is_old() {

@@ -721,6 +721,7 @@ impl Log {
         }
         self.note_flushed(events);
         self.seal_next(out);
+        self.delete_below_start(now, out);
     }
 
     fn note_flushed(&mut self, events: &mut Vec<LogEvent>) {

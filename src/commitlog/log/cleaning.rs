@@ -490,13 +490,9 @@ impl Log {
         if !waits {
             self.clean_on(now, out, events);
         }
-        if !self.is_cleaning() && self.state == LogState::Open {
+        if !self.is_cleaning() {
             // What DeleteRecords gave up while segments were being replaced.
-            let start = self.log_start_offset;
-            let below = self.segments.iter().skip(1).take_while(|it| it.base <= start).count();
-            if below > 0 {
-                self.delete_oldest(now, below, out);
-            }
+            self.delete_below_start(now, out);
         }
     }
 

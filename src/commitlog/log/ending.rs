@@ -42,6 +42,15 @@ enum CuttingStage {
     Opening,
 }
 
+/// What goes on with the segment that is deleted just now.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Dropping {
+    /// So many of its files get the suffix of deleted ones yet.
+    Renaming { outstanding: u32 },
+    /// The names become durable.
+    Syncing,
+}
+
 /// A log that is being deleted.
 #[derive(Debug)]
 pub(super) struct Removing {
@@ -79,8 +88,9 @@ impl Log {
         }
         if new_start > log_start_offset && self.state == LogState::Open {
             self.log_start_offset = new_start;
-            let below = self.segments.iter().skip(1).take_while(|next| next.base <= new_start);
-            self.delete_oldest(now, below.count(), out);
+            self.epochs_file.stale |= self.epochs.truncate_from_start(new_start);
+            self.write_epochs(now, out);
+            self.delete_below_start(now, out);
         }
         Ok(())
     }
@@ -96,10 +106,11 @@ impl Log {
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
-        if self.state != LogState::Open
-            || self.cutting.is_some()
-            || !self.config.delete_by_retention
-        {
+        if self.state != LogState::Open || self.cutting.is_some() {
+            return;
+        }
+        self.delete_below_start(now, out);
+        if !self.config.delete_by_retention {
             return;
         }
         let sealed = 0..self.segments.len() - 1;
@@ -129,13 +140,15 @@ impl Log {
             self.seal_next(out);
         }
         let ends = self.segments.iter().skip(1).take(count);
-        let deletable = ends.take_while(|next| next.base <= up_to).count();
-        self.delete_oldest(now, deletable, out);
-        let first = self.segments[0].base;
-        if first > self.log_start_offset {
-            self.log_start_offset = first;
-            self.epochs_file.stale |= self.epochs.truncate_from_start(first);
-            events.push(LogEvent::StartMoved { log_start_offset: first });
+        let reached = ends.map(|next| next.base).take_while(|base| *base <= up_to).last();
+        // None goes that is written or being sealed.
+        let new_start = reached.map(|base| base.min(self.sealed_end()));
+        if let Some(log_start_offset) = new_start.filter(|start| *start > self.log_start_offset) {
+            self.log_start_offset = log_start_offset;
+            self.epochs_file.stale |= self.epochs.truncate_from_start(log_start_offset);
+            self.write_epochs(now, out);
+            events.push(LogEvent::StartMoved { log_start_offset });
+            self.delete_below_start(now, out);
         }
     }
 
@@ -196,8 +209,9 @@ impl Log {
         let epochs = self.epochs_file.writing.is_some();
         let cuts = self.cutting.as_ref().is_some_and(|it| it.stage != CuttingStage::Waiting);
         let waits = self.retry_at.is_some();
+        let drops = self.dropping.is_some();
         let busy = waits || self.writer.has_effects() || searches || epochs || cuts || cleans;
-        if busy || removing.stage != RemovingStage::Waiting {
+        if busy || drops || removing.stage != RemovingStage::Waiting {
             return;
         }
         removing.stage = RemovingStage::Renaming;
@@ -280,6 +294,7 @@ impl Log {
             }
             result => self.on_deleted(result, events),
         }
+        self.drop_on(out);
     }
 
     /// A file that is not needed is gone. One that cannot go because the disk is full stays until
@@ -323,7 +338,7 @@ impl Log {
         let offset = cutting.offset;
         self.flush_turn(now, out);
         self.stop_cleaning(out);
-        if self.has_cleaning_effects() {
+        if self.has_cleaning_effects() || self.dropping.is_some() {
             return;
         }
         let writer = &self.writer;
@@ -446,27 +461,59 @@ impl Log {
         now.wall_ms.saturating_sub(from) > retention_ms
     }
 
-    /// Deletes up to `count` of the oldest segments, but none that is written or being sealed.
-    pub(super) fn delete_oldest(&mut self, now: Now, count: usize, out: &mut LogEffects) {
-        if self.is_swapping() {
-            // Those below the start go when the cleaning is over.
+    /// Where the segments end that are neither written nor being sealed.
+    fn sealed_end(&self) -> Offset {
+        self.writer.sealing.front().map_or(self.active().base, |sealing| sealing.base)
+    }
+
+    /// Deletes the segments below the start of the log, the oldest first, and each durably before
+    /// the next: after a loss of power no older one may be there where a newer one is gone, since
+    /// recovery would take the gap for batches that were lost.
+    pub(super) fn delete_below_start(&mut self, now: Now, out: &mut LogEffects) {
+        let is_ready = self.state == LogState::Open && self.cutting.is_none();
+        // While segments are replaced by cleaned ones nothing goes; the end of that brings us here.
+        if !is_ready || self.dropping.is_some() || self.is_swapping() {
             return;
         }
-        if count > 0 {
-            self.stop_cleaning(out);
+        let is_below = self.segments.get(1).is_some_and(|it| it.base <= self.log_start_offset);
+        if !is_below || self.segments[0].base >= self.sealed_end() {
+            return;
         }
-        let busy = self.writer.sealing.front().map_or(self.active().base, |sealing| sealing.base);
-        let sealed = self.segments.iter().take_while(|segment| segment.base < busy).count();
+        self.stop_cleaning(out);
+        let segment = self.segments.remove(0);
+        tracing::info!(partition = %self.partition, base = %segment.base, "deleting a segment");
+        let step = |ending| LogStep(Step::SetAside(segment.base, ending));
+        let files = segment.set_aside(&self.directory, step, out);
+        let outstanding = u32::try_from(files.len()).expect("a segment has few files");
+        self.dropping = Some(Dropping::Renaming { outstanding });
         let due = now.mono + self.config.file_delete_delay;
-        for segment in self.segments.drain(..count.min(sealed)) {
-            tracing::info!(partition = %self.partition, base = %segment.base, "deleting a segment");
-            let step = |ending| LogStep(Step::SetAside(segment.base, ending));
-            let files = segment.set_aside(&self.directory, step, out);
-            self.set_aside.extend(files.into_iter().map(|file| (due, file)));
-        }
+        self.set_aside.extend(files.into_iter().map(|file| (due, file)));
         self.forget_places();
         self.aborted.truncate_from_start(self.segments[0].base);
-        self.epochs_file.stale |= self.epochs.truncate_from_start(self.log_start_offset);
-        self.write_epochs(now, out);
+    }
+
+    /// A file of the segment that is deleted has another name, or is gone.
+    fn drop_on(&mut self, out: &mut LogEffects) {
+        let Some(Dropping::Renaming { outstanding }) = &mut self.dropping else { return };
+        *outstanding -= 1;
+        if *outstanding > 0 {
+            return;
+        }
+        self.dropping = Some(Dropping::Syncing);
+        let directory = self.directory.clone();
+        out.push(FileEffect::SyncDirectory { token: LogStep(Step::Dropped), directory });
+    }
+
+    /// The names of a deleted segment are durably gone.
+    pub(super) fn on_dropped(
+        &mut self,
+        now: Now,
+        result: IoResult<()>,
+        out: &mut LogEffects,
+        events: &mut Vec<LogEvent>,
+    ) {
+        self.dropping = None;
+        self.on_deleted(result, events);
+        self.delete_below_start(now, out);
     }
 }
