@@ -103,6 +103,14 @@ impl Running {
         }
     }
 
+    /// Sends it a signal by its name.
+    ///
+    /// # Panics
+    /// When it has ended already.
+    pub fn signal(&self, name: &str) {
+        signal(self.child.id(), name);
+    }
+
     /// Asks it to stop, as a person does with Ctrl-C, and waits for its end.
     #[track_caller]
     pub fn interrupt(self) -> Finished {

@@ -1,5 +1,6 @@
 //! What the tests need beyond Rust, and how a person gets it.
 
+use std::fs::File;
 use std::process::{Command, Stdio};
 
 const JAVA_MAJOR_MIN: u32 = 17;
@@ -15,11 +16,24 @@ pub enum Prerequisite {
     Python,
     /// The command line of librdkafka.
     Kcat,
+    /// The kernel's end of a file system in a process: has the disk that loses its power.
+    Fuse,
+    /// A folder of mounts for a process and those that it starts: has every disk of the tests.
+    Namespaces,
 }
 
 /// Everything that `cargo xtask test` needs.
-pub const ALL: &[Prerequisite] =
-    &[Prerequisite::Java, Prerequisite::Maven, Prerequisite::Python, Prerequisite::Kcat];
+pub const ALL: &[Prerequisite] = &[
+    Prerequisite::Java,
+    Prerequisite::Maven,
+    Prerequisite::Python,
+    Prerequisite::Kcat,
+    Prerequisite::Fuse,
+    Prerequisite::Namespaces,
+];
+
+/// The kernel's end of a file system in a process.
+const FUSE_DEVICE: &str = "/dev/fuse";
 
 /// Says in one sentence what is missing and how to install it.
 ///
@@ -31,6 +45,11 @@ pub fn require(prerequisite: Prerequisite) -> Result<(), String> {
         Prerequisite::Maven => succeeds("mvn", &["--version"]),
         Prerequisite::Python => succeeds("python3", &["-c", "import venv, ensurepip"]),
         Prerequisite::Kcat => succeeds("kcat", &["-V"]),
+        Prerequisite::Fuse => File::options().read(true).write(true).open(FUSE_DEVICE).is_ok(),
+        Prerequisite::Namespaces => {
+            let line = "mount -t tmpfs none /tmp && umount --lazy /tmp && nsenter --version";
+            succeeds("unshare", &["--map-root-user", "--mount", "sh", "-c", line])
+        }
     };
     if found { Ok(()) } else { Err(how_to_install(prerequisite)) }
 }
@@ -74,6 +93,21 @@ fn how_to_install(prerequisite: Prerequisite) -> String {
         Prerequisite::Maven => ("Maven", "maven", "maven", "maven"),
         Prerequisite::Python => ("Python 3 with venv", "python3-venv", "python3", "python"),
         Prerequisite::Kcat => ("kcat", "kcat", "kcat", "kcat"),
+        Prerequisite::Fuse => {
+            return format!(
+                "{FUSE_DEVICE} is missing or may not be opened; load it with `modprobe fuse`, \
+                 permit it with `chmod 666 {FUSE_DEVICE}`, or start the container with `--device \
+                 {FUSE_DEVICE}`"
+            );
+        }
+        Prerequisite::Namespaces => {
+            return "nobody may mount a disk for himself (`unshare --map-root-user --mount`); \
+                    install it with `apt-get install util-linux mount` (Debian, Ubuntu), permit \
+                    it with `sysctl kernel.unprivileged_userns_clone=1 \
+                    kernel.apparmor_restrict_unprivileged_userns=0`, or start the container with \
+                    `--cap-add SYS_ADMIN --security-opt seccomp=unconfined`"
+                .to_owned();
+        }
     };
     format!(
         "{what} is missing; install it with `apt-get install {debian}` (Debian, Ubuntu), \

@@ -28,7 +28,7 @@ struct Step {
 const STEPS: &[Step] = &[
     Step {
         name: "prerequisites",
-        about: "Java 17, Maven, Python 3 and kcat are there",
+        about: "Java 17, Maven, Python 3, kcat, FUSE and namespaces are there",
         run: |_| prerequisites::require_all(),
     },
     Step { name: "fmt", about: "the source is formatted", run: fmt },

@@ -7,6 +7,7 @@ mod cluster;
 mod compaction;
 mod configs;
 mod consoles;
+mod disks;
 mod durability;
 mod exchange;
 mod fetch;
