@@ -4,22 +4,67 @@
 //! [`decode_any`] is the target of every decoder that is generated from a schema. [`sample()`]
 //! makes valid messages from the schemas alone, without the generated code, so that it can witness
 //! against it; the proof against Kafka's own classes uses it too. [`record_batch`] is the target of
-//! record batches, [`producer_snapshot`] that of the snapshots of producers.
+//! record batches, [`producer_snapshot`] that of the snapshots of producers, [`damaged_file`] that
+//! of the small files of a node, and [`damaged_log`] opens a folder of segments in the fake world.
+//! [`TARGETS`] has them all, as `cargo xtask campaign fuzz` calls them.
 //!
 //! Depends on the crates whose input comes from outside. Deliberately absent: a fuzzing engine.
 
 mod batches;
 mod kinds;
+mod logs;
+mod recovery;
 mod sample;
 mod snapshots;
+mod texts;
 
 pub use batches::{broken_batch, record_batch};
 pub use kinds::{Kind, Recoded};
+pub use recovery::damaged_log;
 pub use sample::{Shape, sample, schemas};
 pub use snapshots::{broken_snapshot, producer_snapshot};
+pub use texts::damaged_file;
 
+use std::sync::LazyLock;
+
+use base::Random;
 use base::wire::EncodeError;
 use bytes::Bytes;
+use schema::Schema;
+
+/// What is called without end, each time with other random input.
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    /// Its name on the command line.
+    pub name: &'static str,
+    /// Makes an input and reads it; says whether it was accepted. Panics if something is wrong.
+    pub call: fn(&mut Random) -> bool,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "messages", call: damaged_message },
+    Target { name: "batches", call: damaged_batch },
+    Target { name: "producers", call: |random| producer_snapshot(&broken_snapshot(random)) },
+    Target { name: "files", call: damaged_file },
+    Target { name: "logs", call: damaged_log },
+];
+
+fn damaged_message(random: &mut Random) -> bool {
+    static SCHEMAS: LazyLock<Vec<Schema>> =
+        LazyLock::new(|| schemas().expect("the texts are well formed"));
+    let schema = &SCHEMAS[random.below(SCHEMAS.len() as u64) as usize];
+    let kind = Kind::named(schema.name()).expect("every schema became a message");
+    let span = (kind.last - kind.first + 1) as u64;
+    let version = kind.first + random.below(span) as i16;
+    let mut bytes = sample(random, schema, version, Shape::Mixed);
+    mutate(random, &mut bytes);
+    decode(kind, version, &bytes)
+}
+
+fn damaged_batch(random: &mut Random) -> bool {
+    record_batch(&[&[0], &broken_batch(random)[..]].concat())
+}
 
 /// Reads `data` as a message and checks that what was read survives writing and reading again.
 ///
@@ -54,6 +99,30 @@ pub fn decode(kind: &Kind, version: i16, bytes: &[u8]) -> bool {
     assert_eq!(second.left, 0, "{} {version} does not read all that it wrote", kind.name);
     assert_eq!(second.written, Ok(written), "{} {version} changes when read", kind.name);
     true
+}
+
+/// Changes some bytes in one place to four.
+fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
+    for _ in 0..=random.below(3) {
+        let at = usize::try_from(random.below(bytes.len() as u64 + 1)).expect("small");
+        match random.below(6) {
+            0 => bytes.truncate(at),
+            1 => bytes.insert(at, random.next_u64() as u8),
+            2 => {
+                for byte in bytes.iter_mut().skip(at).take(4) {
+                    *byte = 0xff;
+                }
+            }
+            3 => {
+                for (byte, huge) in bytes.iter_mut().skip(at).zip([0x7f, 0xff, 0xff, 0xff]) {
+                    *byte = huge;
+                }
+            }
+            4 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
+            _ if at < bytes.len() => bytes[at] = random.next_u64() as u8,
+            _ => {}
+        }
+    }
 }
 
 #[cfg(test)]

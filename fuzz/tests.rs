@@ -1,6 +1,4 @@
 use super::*;
-use base::Random;
-use schema::Schema;
 
 fn each_version(mut check: impl FnMut(&Schema, &Kind, i16)) {
     for schema in schemas().expect("the texts are well formed") {
@@ -63,28 +61,5 @@ fn the_target_takes_any_bytes() {
         let mut data = vec![0; usize::try_from(random.below(80)).expect("small")];
         random.fill(&mut data);
         decode_any(&data);
-    }
-}
-
-fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
-    for _ in 0..=random.below(3) {
-        let at = usize::try_from(random.below(bytes.len() as u64 + 1)).expect("small");
-        match random.below(6) {
-            0 => bytes.truncate(at),
-            1 => bytes.insert(at, random.next_u64() as u8),
-            2 => {
-                for byte in bytes.iter_mut().skip(at).take(4) {
-                    *byte = 0xff;
-                }
-            }
-            3 => {
-                for (byte, huge) in bytes.iter_mut().skip(at).zip([0x7f, 0xff, 0xff, 0xff]) {
-                    *byte = huge;
-                }
-            }
-            4 if at < bytes.len() => bytes[at] ^= 1 << random.below(8),
-            _ if at < bytes.len() => bytes[at] = random.next_u64() as u8,
-            _ => {}
-        }
     }
 }

@@ -22,7 +22,7 @@ enum Command {
     Test(test::Options),
     /// Run what takes long, in full: `campaign` for all of it, `campaign recovery` for one.
     Campaign {
-        /// Which one; see `tests/cases/campaign.rs`.
+        /// Which one: `fuzz`, or one of `tests/cases/campaign.rs`.
         name: Option<String>,
     },
     /// Take the facts of Kafka's message schemas from the jars into our own text.
@@ -79,13 +79,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// The tests of campaigns in their full form, one after the other, against the release build.
+/// The tests of campaigns in their full form, one after the other, against the release build, and
+/// the fuzz targets.
 fn run_campaign(name: &str) -> Result<(), String> {
     let filter = format!("campaign::{name}");
-    let lines: [&[&str]; 2] = [
+    let fuzz: &[&str] = &["run", "--quiet", "--profile", "sim", "-p", "fuzz"];
+    let tests: [&[&str]; 2] = [
         &["build", "--release", "--quiet"],
         &["test", "--quiet", "-p", "blackbox", "--test", "cases", "--", &filter, "--nocapture"],
     ];
+    let lines = match name {
+        "fuzz" => vec![fuzz],
+        "" => vec![tests[0], tests[1], fuzz],
+        _ => tests.to_vec(),
+    };
     for line in lines {
         let mut command = std::process::Command::new("cargo");
         command.args(line).env("CORELANE_CAMPAIGN", "full").env("RUST_TEST_THREADS", "1");
