@@ -6,7 +6,7 @@ use std::thread;
 use std::time::Duration;
 
 use crate::load::{Load, Pace, Plan};
-use crate::measure::{self, FETCH_WAIT_MAX, Measured, Producing, Times};
+use crate::measure::{self, FETCH_WAIT_MAX, Measured, PREFILL_SHAPE, Producing, Times};
 use crate::servers::Server;
 use crate::wire::{Client, Topic};
 use crate::work::{Fetch, FetchFrom, FetchShape, Produce};
@@ -64,7 +64,7 @@ pub(crate) fn produce(
 
 fn old_log(server: &Server, client: &mut Client) -> Result<Topic, String> {
     let topic = client.create_topic(OLD_TOPIC, 1, &[])?;
-    measure::prefill(server, client, &topic, OLD_BYTES)?;
+    measure::prefill(server, client, &topic, OLD_BYTES, &PREFILL_SHAPE)?;
     Ok(topic)
 }
 

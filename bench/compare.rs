@@ -12,6 +12,7 @@ use crate::scenario::{Kind, SCENARIOS, Scenario, Size};
 use crate::servers::{Place, Server, Target};
 use crate::table::{self, Rounds};
 use crate::tools;
+use crate::upkeep;
 
 /// What a person asks for.
 #[derive(Clone, Debug)]
@@ -91,7 +92,7 @@ fn chosen(names: &[String]) -> Result<Vec<Scenario>, String> {
 impl Comparison<'_> {
     fn compare(&mut self, scenario: Scenario) -> Result<Rounds, String> {
         let mut rounds = Rounds { scenario, measured: Vec::new(), failures: Vec::new() };
-        if !matches!(scenario.kind, Kind::Idle | Kind::Start) {
+        if !scenario.kind.has_servers_of_its_own() {
             self.start_servers()?;
         }
         let count = match scenario.kind {
@@ -143,10 +144,12 @@ impl Comparison<'_> {
                 beside::produce(self.server(target)?, &topic, &how, cold_first, Size::PAIR)
             }
             Kind::Idle => {
-                let server = Server::start(target, &self.place)?;
+                let server = Server::start(target, &self.place, &[])?;
                 measure::idle(&server, self.size.idle_connections)
             }
             Kind::Start => start_times(target, &self.place),
+            Kind::Recovery => upkeep::recovery(target, &self.place),
+            Kind::Compaction => upkeep::compaction(target, &self.place),
             Kind::KafkaProducer => {
                 tools::producer_perf(self.server(target)?, &topic, self.size.tool_records)
             }
@@ -175,7 +178,7 @@ impl Comparison<'_> {
     fn start_servers(&mut self) -> Result<(), String> {
         for target in self.options.targets.clone() {
             if self.server(target).is_err() {
-                self.servers.push(Server::start(target, &self.place)?);
+                self.servers.push(Server::start(target, &self.place, &[])?);
             }
         }
         Ok(())
@@ -186,7 +189,7 @@ impl Comparison<'_> {
         let count = self.servers.len();
         self.servers.retain(|server| server.target != target);
         if self.servers.len() < count {
-            self.servers.push(Server::start(target, &self.place)?);
+            self.servers.push(Server::start(target, &self.place, &[])?);
         }
         Ok(())
     }
@@ -199,7 +202,7 @@ impl Comparison<'_> {
 
 fn start_times(target: Target, place: &Place) -> Result<Measured, String> {
     let milliseconds = |server: &Server| Some(server.process().start_time.as_secs_f64() * 1e3);
-    let mut server = Server::start(target, place)?;
+    let mut server = Server::start(target, place, &[])?;
     let first_start_ms = milliseconds(&server);
     server.stop();
     server.start_again()?;

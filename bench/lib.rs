@@ -25,6 +25,7 @@ mod schedule;
 mod servers;
 mod table;
 mod tools;
+mod upkeep;
 mod wire;
 mod work;
 

@@ -10,8 +10,9 @@ use crate::servers::{Server, Target};
 use crate::wire::{Client, Topic};
 use crate::work::{Fetch, FetchFrom, FetchShape, Produce};
 
-/// What is fetched is produced before, in batches of this size.
-const PREFILL_BATCH_BYTES: usize = 16 << 10;
+/// What is fetched is produced before, in such batches.
+pub(crate) const PREFILL_SHAPE: BatchShape =
+    BatchShape { batch_bytes: 16 << 10, record_bytes: 1_000, keyed: false, acks: 1 };
 /// How much is there to be fetched, in bytes.
 const PREFILL_BYTES: u64 = 256 << 20;
 /// How long producing that may take.
@@ -95,6 +96,8 @@ pub(crate) struct Measured {
     pub(crate) first_start_ms: Option<f64>,
     /// The same on a folder that was used before.
     pub(crate) later_start_ms: Option<f64>,
+    /// Milliseconds from the start of the program after a crash until every partition answers.
+    pub(crate) recovery_ms: Option<f64>,
 }
 
 /// Loads a server with requests to produce, and counts what is there afterwards.
@@ -134,7 +137,7 @@ pub(crate) fn fetch(
     let mut client = Client::connect(server.address())?;
     let topic = client.create_topic(name, 1, &[])?;
     if server.target != Target::Bare {
-        prefill(server, &client, &topic, PREFILL_BYTES)?;
+        prefill(server, &client, &topic, PREFILL_BYTES, &PREFILL_SHAPE)?;
     }
     let from = FetchFrom::StartInCircles;
     let unit = server.target.offset_unit();
@@ -303,7 +306,7 @@ fn check_offsets(
     }
 }
 
-/// Produces what is to be fetched.
+/// Produces what is there before something is measured.
 ///
 /// # Errors
 /// A sentence: it is refused, or takes too long.
@@ -312,11 +315,10 @@ pub(crate) fn prefill(
     client: &Client,
     topic: &Topic,
     bytes: u64,
+    shape: &BatchShape,
 ) -> Result<(), String> {
     let connections = 2;
-    let shape =
-        BatchShape { batch_bytes: PREFILL_BATCH_BYTES, record_bytes: 1_000, keyed: false, acks: 1 };
-    let work = Produce::new(client, topic, &shape, connections)?;
+    let work = Produce::new(client, topic, shape, connections)?;
     let requests_max = bytes / work.payload_bytes() as u64;
     let mut load = Load::connect(server.address(), connections, work)?;
     let plan = Plan {
@@ -330,6 +332,6 @@ pub(crate) fn prefill(
     let outcome = load.run(plan)?;
     match outcome.requests == requests_max {
         true => Ok(()),
-        false => Err(format!("producing what is to be fetched took {:?}", started.elapsed())),
+        false => Err(format!("producing what has to be there took {:?}", started.elapsed())),
     }
 }

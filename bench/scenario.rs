@@ -37,10 +37,21 @@ pub(crate) enum Kind {
     Idle,
     /// Servers are started.
     Start,
+    /// A server is killed and started again.
+    Recovery,
+    /// A log is compacted.
+    Compaction,
     /// Kafka's `producer-perf-test`.
     KafkaProducer,
     /// Kafka's `consumer-perf-test`.
     KafkaConsumer,
+}
+
+impl Kind {
+    /// Whether each round starts a server for itself.
+    pub(crate) fn has_servers_of_its_own(self) -> bool {
+        matches!(self, Kind::Idle | Kind::Start | Kind::Recovery | Kind::Compaction)
+    }
 }
 
 /// One line of a table.
@@ -80,6 +91,8 @@ pub(crate) enum Figure {
     FirstStart,
     /// The same on a used one.
     LaterStart,
+    /// Time from the start after a crash until every partition answers.
+    Recovery,
 }
 
 /// What is to be reached.
@@ -174,6 +187,20 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             aim(Figure::CpuPerGigabyte, BARE, Bound::AtMost(1.2)),
             aim(Figure::CpuPerGigabyte, KAFKA, Bound::AtMost(1.0 / 4.0)),
         ],
+    },
+    Scenario {
+        name: "produce-16k-100-partitions",
+        what: "The same to 100 partitions.",
+        kind: Kind::Produce(Producing { partitions: 100, ..BATCHES_OF_16K }),
+        figures: WITH_LATENCY,
+        aims: &[],
+    },
+    Scenario {
+        name: "produce-16k-5000-partitions",
+        what: "The same to 5,000 partitions: a few batches for each.",
+        kind: Kind::Produce(Producing { partitions: 5_000, ..BATCHES_OF_16K }),
+        figures: WITH_LATENCY,
+        aims: &[],
     },
     Scenario {
         name: "produce-96k-6-partitions",
@@ -291,6 +318,24 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         aims: &[aim(Figure::ColdToWarm, None, Bound::AtMost(1.25))],
     },
     Scenario {
+        name: "recovery",
+        what: "From the start of a server that was killed, with 1 GB in batches of 16 KB in 100 \
+               partitions that nobody has synced and that are in the page cache, until every \
+               partition says where it ends.",
+        kind: Kind::Recovery,
+        figures: &[Figure::Recovery, Figure::CpuPerGigabyte],
+        aims: &[],
+    },
+    Scenario {
+        name: "compaction",
+        what: "1 GB in batches of 16 KB of records of 100 B, in which the same 8,000 keys or so \
+               come again and again, is compacted: from the change of `min.compaction.lag.ms` that \
+               lets it be until less than a quarter is left, with `log.cleaner.backoff.ms=100`.",
+        kind: Kind::Compaction,
+        figures: &[Figure::Throughput, Figure::CpuPerGigabyte, Figure::LoadedMemory],
+        aims: &[],
+    },
+    Scenario {
         name: "idle-memory",
         what: "Memory of a server that was just started, and what 2,000 connections add that have \
                asked for the versions and stay idle (200 with `--quick`).",
@@ -396,6 +441,7 @@ impl Figure {
             Figure::ConnectionMemory => "memory per idle connection, KB",
             Figure::FirstStart => "first start, ms",
             Figure::LaterStart => "later start, ms",
+            Figure::Recovery => "all partitions online, ms",
         }
     }
 
@@ -419,6 +465,7 @@ impl Figure {
             Figure::ConnectionMemory => measured.kilobytes_per_connection,
             Figure::FirstStart => measured.first_start_ms,
             Figure::LaterStart => measured.later_start_ms,
+            Figure::Recovery => measured.recovery_ms,
         }
     }
 }

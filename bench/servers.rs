@@ -66,18 +66,25 @@ pub(crate) struct Server {
     folder: TempDir,
     port: u16,
     pinned: bool,
+    settings: &'static [(&'static str, &'static str)],
 }
 
 impl Server {
-    /// Makes a folder, formats it where the target asks for that, and starts the server.
+    /// Makes a folder, formats it where the target asks for that, and starts the server, with its
+    /// defaults but for these settings.
     ///
     /// # Errors
     /// A sentence: something is missing, or it does not come up.
-    pub(crate) fn start(target: Target, place: &Place) -> Result<Self, String> {
+    pub(crate) fn start(
+        target: Target,
+        place: &Place,
+        settings: &'static [(&'static str, &'static str)],
+    ) -> Result<Self, String> {
         let folder = tempfile::Builder::new().prefix("bench-").tempdir_in(&place.folder);
         let folder = folder.map_err(|error| format!("a folder for data: {error}"))?;
         let port = free_ports()?;
-        let mut server = Self { target, process: None, folder, port, pinned: place.pinned };
+        let mut server =
+            Self { target, process: None, folder, port, pinned: place.pinned, settings };
         if target == Target::Kafka {
             server.format_kafka()?;
         }
@@ -93,7 +100,7 @@ impl Server {
         let path = self.folder.path();
         let command = match self.target {
             Target::Bare => bare_command(path, self.port)?,
-            Target::Corelane => corelane_command(path, self.port)?,
+            Target::Corelane => corelane_command(path, self.port, self.settings)?,
             Target::Kafka => {
                 let mut command = kafka::tool("server-start")?;
                 command.arg(path.join("server.properties"));
@@ -111,6 +118,13 @@ impl Server {
     pub(crate) fn stop(&mut self) {
         if let Some(process) = self.process.take() {
             process.stop();
+        }
+    }
+
+    /// Kills it and keeps its folder.
+    pub(crate) fn kill(&mut self) {
+        if let Some(process) = self.process.take() {
+            process.kill();
         }
     }
 
@@ -134,7 +148,8 @@ impl Server {
 
     fn format_kafka(&self) -> Result<(), String> {
         let file = self.folder.path().join("server.properties");
-        let text = kafka_properties(self.folder.path(), self.port);
+        let mut text = kafka_properties(self.folder.path(), self.port);
+        self.settings.iter().for_each(|(key, value)| text += &format!("{key}={value}\n"));
         fs::write(&file, text).map_err(|error| format!("writing Kafka's settings: {error}"))?;
         let mut command = kafka::tool("storage")?;
         command.args(["format", "--cluster-id", CLUSTER_ID, "--config"]).arg(&file);
@@ -153,7 +168,11 @@ fn bare_command(folder: &Path, port: u16) -> Result<Command, String> {
     Ok(command)
 }
 
-fn corelane_command(folder: &Path, port: u16) -> Result<Command, String> {
+fn corelane_command(
+    folder: &Path,
+    port: u16,
+    settings: &[(&str, &str)],
+) -> Result<Command, String> {
     let built = xtask::workspace_root().join("target/release/corelane");
     let program = env::var_os("CORELANE_BIN").map_or(built, PathBuf::from);
     if !program.is_file() {
@@ -162,6 +181,9 @@ fn corelane_command(folder: &Path, port: u16) -> Result<Command, String> {
     }
     let mut command = Command::new(program);
     command.args(["dev", "--port", &port.to_string(), "--data"]).arg(folder.join("data"));
+    for (key, value) in settings {
+        command.args(["--set", &format!("{key}={value}")]);
+    }
     Ok(command)
 }
 

@@ -10,21 +10,25 @@ use base::Uuid;
 use bytes::Bytes;
 use protocol::{
     ApiKey, ApiVersionsRequest, CreateTopicsRequest, DeleteTopicsRequest, ErrorCode,
-    ListOffsetsRequest, Message, MetadataRequest, Reader, Request, Str, UnknownTags, static_str,
+    IncrementalAlterConfigsRequest, ListOffsetsRequest, Message, MetadataRequest, Reader, Request,
+    Str, UnknownTags, static_str,
 };
 use protocol::{create_topics_request, delete_topics_request, list_offsets_request};
-use protocol::{encode_request, metadata_request};
+use protocol::{encode_request, incremental_alter_configs_request, metadata_request};
 
 /// The client id of every request: its length is part of what a frame weighs.
 pub(crate) const CLIENT_ID: &str = "bench";
 /// How long a broker may take for an answer that prepares a load.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(20);
 /// How long a new topic may take until it has leaders.
-const TOPIC_TIME_MAX: Duration = Duration::from_secs(20);
+const TOPIC_TIME_MAX: Duration = Duration::from_secs(60);
 /// Between two questions whether it has.
 const TOPIC_PAUSE: Duration = Duration::from_millis(20);
 /// The largest answer that is believed.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// What a topic is called where settings are changed (`ConfigResource.Type`).
+const TOPIC_RESOURCE: i8 = 2;
 
 /// A topic as a load names it.
 #[derive(Clone, Debug)]
@@ -146,6 +150,29 @@ impl Client {
             DeleteTopicsRequest { topics: vec![state], timeout_ms: 10_000, ..Default::default() };
         let answer = self.ask(&request)?;
         answer.responses.iter().try_for_each(|topic| succeeded("DeleteTopics", topic.error_code))
+    }
+
+    /// Changes a setting of a topic.
+    ///
+    /// # Errors
+    /// A sentence: the broker refuses.
+    pub fn set_config(&mut self, topic: &Topic, name: &str, value: &str) -> Result<(), String> {
+        let config = incremental_alter_configs_request::AlterableConfig {
+            name: Str::from(name),
+            value: Some(Str::from(value)),
+            ..Default::default()
+        };
+        let resource = incremental_alter_configs_request::AlterConfigsResource {
+            resource_type: TOPIC_RESOURCE,
+            resource_name: Str::from(topic.name.as_str()),
+            configs: vec![config],
+            ..Default::default()
+        };
+        let request =
+            IncrementalAlterConfigsRequest { resources: vec![resource], ..Default::default() };
+        let answer = self.ask(&request)?;
+        let ask = "IncrementalAlterConfigs";
+        answer.responses.iter().try_for_each(|resource| succeeded(ask, resource.error_code))
     }
 
     /// The end offsets of all partitions, in their order.
