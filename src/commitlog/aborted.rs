@@ -69,11 +69,28 @@ impl Aborted {
         from: Offset,
         to: Offset,
     ) -> impl Iterator<Item = AbortedTransaction> {
+        let entries = self.covering(from, to).iter();
+        entries.filter(move |entry| entry.first_offset < to).copied()
+    }
+
+    /// Those whose markers lie at `from` or above, up to one behind which none begins at `offset`
+    /// or below.
+    pub(crate) fn decided(&self, from: Offset, offset: Offset) -> &[AbortedTransaction] {
+        self.covering(from, offset.plus(1))
+    }
+
+    fn covering(&self, from: Offset, to: Offset) -> &[AbortedTransaction] {
         let entries = self.between(from, Offset(i64::MAX));
         // All that lies below the last stable offset was decided before, and has its entry.
         let covers = entries.iter().position(|entry| entry.last_stable_offset >= to);
-        let entries = &entries[..covers.map_or(entries.len(), |place| place + 1)];
-        entries.iter().filter(move |entry| entry.first_offset < to).copied()
+        &entries[..covers.map_or(entries.len(), |place| place + 1)]
+    }
+
+    /// Puts these in the place of those whose markers lie between two offsets, the second one
+    /// excluded.
+    pub(crate) fn replace(&mut self, from: Offset, to: Offset, entries: &[AbortedTransaction]) {
+        let place = |at| self.entries.partition_point(|entry| entry.last_offset < at);
+        self.entries.splice(place(from)..place(to), entries.iter().copied());
     }
 
     /// Forgets those whose markers lie at `end` or above.

@@ -1,4 +1,5 @@
-//! What a log that is compacted keeps: for each key the record with the largest offset (`Cleaner`).
+//! What a log that is compacted keeps: for each key the record with the largest offset that no
+//! transaction took back (`Cleaner`).
 //!
 //! Here are the decisions and what they work with; how a log goes through its files with them is in
 //! `log/cleaning.rs`.
@@ -10,12 +11,14 @@ mod ordered;
 mod output;
 #[cfg(test)]
 mod tests;
+mod transactions;
 
 pub(crate) use budget::Budget;
-pub(crate) use filter::{Filter, Filtered, Filtering};
+pub(crate) use filter::{Filter, Filtered, Filtering, LastRecord};
 pub(crate) use offset_map::OffsetMap;
 pub(crate) use ordered::{Damage, OrderedRecords, check_place};
 pub(crate) use output::CleanedSegment;
+pub(crate) use transactions::{Fate, OpenTransactions};
 
 /// The largest record that is unpacked, in bytes.
 const RECORD_BYTES_MAX: usize = 128 << 20;

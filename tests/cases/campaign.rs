@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use blackbox::wire::{self, Batch, Bytes, LIST_OFFSETS, PRODUCE, Rest};
 use blackbox::{Broker, Target, target};
 
+use crate::cleaning::{self, Workload};
+
 /// How long all partitions may take until they are back, in whichever form.
 const BACK_MAX: Duration = Duration::from_secs(60);
 /// Records of one request to produce, in bytes.
@@ -178,5 +180,25 @@ fn partitions() {
     ));
     if target() == Target::Corelane {
         assert!(memory.max(memory_again) <= 1 << 30, "{memory} and {memory_again} bytes");
+    }
+}
+
+/// Logs with transactions, cleaned by Apache Kafka and by Corelane.
+#[test]
+fn cleaning_with_transactions() {
+    let (seeds, steps) = sized((5, 1_000), (1, 150));
+    for seed in 1..=seeds {
+        cleaning::transactions(Workload::new(seed, steps));
+        say(&format!("transactions of seed {seed}: the same is left after {steps} steps"));
+    }
+}
+
+/// Logs without transactions, written to Apache Kafka and to Corelane, and cleaned by each.
+#[test]
+fn cleaning() {
+    let (seeds, steps) = sized((5, 1_000), (1, 150));
+    for seed in 1..=seeds {
+        cleaning::plain(Workload::new(seed, steps));
+        say(&format!("seed {seed}: the same is left after {steps} steps"));
     }
 }

@@ -3,6 +3,7 @@
 
 mod bad_input;
 mod campaign;
+mod cleaning;
 mod cluster;
 mod compaction;
 mod configs;

@@ -67,12 +67,13 @@ impl Owner {
             }
         }
         let Some((_, token)) = dirtiest else { return };
-        let up_to = self.partition(token).last_stable_offset();
+        let partition = self.partition(token);
+        let (up_to, high_watermark) = (partition.last_stable_offset(), partition.high_watermark());
         let hash_seed = self.cleaning.random.next_u64();
         let limits = CleaningLimits { hash_seed, ..self.cleaning.limits };
         self.cleaning.newest = Some(token);
         self.with_log(desk, token, |log: &mut Log, now, effects, events| {
-            log.clean(now, up_to, limits, effects, events);
+            log.clean(now, up_to, high_watermark, limits, effects, events);
         });
         self.touch(token);
     }

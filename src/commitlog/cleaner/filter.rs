@@ -8,16 +8,20 @@
 //! | newest of its key, with a value | yes |
 //! | newest of its key, a tombstone | until the delete horizon of its batch has passed |
 //!
+//! | of a transaction that was aborted | no |
+//! | a marker | as long as a batch of its transaction is there, then until the delete horizon |
+//!
 //! A batch gets its delete horizon, `delete.retention.ms` from now, when it is cleaned with a
-//! tombstone in it for the first time (KIP-534): then what the tombstone deletes is gone, and every
-//! consumer that began before has that long to see it. A batch that lost all its records goes, or
-//! stays as an empty one where it is the last of its producer, whose sequence it holds, or the last
-//! one that could be cleaned, so that what is clean ends where it ended.
+//! tombstone or a needless marker in it for the first time (KIP-534): then what the tombstone
+//! deletes is gone, and every consumer that began before has that long to see it. A batch that lost
+//! all its records goes, or stays as an empty one where it is the last of its producer, whose
+//! sequence or epoch it holds, or ends at the high watermark, which consumers must reach.
 
-use base::{Map, Offset, ProducerId};
+use base::{Map, Offset, ProducerEpoch, ProducerId};
 use records::{Batch, BatchError, Record, RetainedRecords, without_records};
 
-use super::{Budget, Damage, OffsetMap, OrderedRecords};
+use super::{Budget, Damage, Fate, OffsetMap, OrderedRecords};
+use crate::producers::ProducerState;
 
 /// What decides.
 #[derive(Debug)]
@@ -26,10 +30,18 @@ pub(crate) struct Filter<'a> {
     /// When the cleaning began, in milliseconds since 1970.
     pub(crate) now_ms: i64,
     pub(crate) delete_retention_ms: i64,
-    /// The last offset of each producer that is remembered.
-    pub(crate) last_offsets: &'a Map<ProducerId, Offset>,
-    /// Where the part of the log ends that could be cleaned in this round.
-    pub(crate) end: Offset,
+    /// Of each producer that is remembered.
+    pub(crate) last_records: &'a Map<ProducerId, LastRecord>,
+    pub(crate) high_watermark: Offset,
+}
+
+/// What the log must go on to know of a producer (`LastRecord`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LastRecord {
+    /// The batch that ends here has its sequence.
+    Data(Offset),
+    /// It wrote nothing in this epoch, which its markers have.
+    Marker(ProducerEpoch),
 }
 
 /// What is left of a batch.
@@ -45,21 +57,38 @@ pub(crate) enum Filtered {
 #[derive(Debug)]
 pub(crate) struct Filtering {
     reader: OrderedRecords,
+    fate: Fate,
     kept: u32,
     dropped: u32,
-    has_tombstones: bool,
+    /// Whether something in it goes when its time is over.
+    wants_horizon: bool,
     /// The second time.
     retained: Option<RetainedRecords>,
 }
 
 impl Filtering {
-    /// Begins with a batch.
+    /// Begins with a batch, of which transactions say this.
     ///
     /// # Errors
     /// The batch is damaged.
-    pub(crate) fn new(batch: &Batch) -> Result<Self, BatchError> {
+    pub(crate) fn new(batch: &Batch, fate: Fate) -> Result<Self, BatchError> {
         let reader = OrderedRecords::new(batch)?;
-        Ok(Self { reader, kept: 0, dropped: 0, has_tombstones: false, retained: None })
+        let wants_horizon = fate == Fate::NeedlessMarker;
+        Ok(Self { reader, fate, kept: 0, dropped: 0, wants_horizon, retained: None })
+    }
+
+    pub(crate) fn fate(&self) -> Fate {
+        self.fate
+    }
+}
+
+impl LastRecord {
+    /// Of a producer that is remembered.
+    pub(crate) fn of(state: &ProducerState) -> Self {
+        match state.last_offset {
+            Offset(0..) => Self::Data(state.last_offset),
+            _ => Self::Marker(state.producer_epoch),
+        }
     }
 }
 
@@ -74,12 +103,15 @@ impl Filter<'_> {
         filtering: &mut Filtering,
         budget: &mut Budget,
     ) -> Result<Option<Filtered>, Damage> {
-        let horizon = batch.header().delete_horizon_ms();
+        let (fate, horizon) = (filtering.fate, batch.header().delete_horizon_ms());
+        if self.is_gone(fate, horizon) {
+            return Ok(Some(self.without_records(batch)));
+        }
         if filtering.retained.is_none() {
             while let Some(record) = filtering.reader.next_record()? {
-                if self.keeps(&record, horizon) {
+                if self.keeps(fate, &record, horizon) {
                     filtering.kept += 1;
-                    filtering.has_tombstones |= record.value.is_none();
+                    filtering.wants_horizon |= record.value.is_none();
                 } else {
                     filtering.dropped += 1;
                 }
@@ -90,13 +122,13 @@ impl Filter<'_> {
             if let Some(whole) = self.decide(batch, filtering) {
                 return Ok(Some(whole));
             }
-            let begins = filtering.has_tombstones && horizon.is_none();
+            let begins = filtering.wants_horizon && horizon.is_none();
             let horizon = begins.then(|| self.now_ms.saturating_add(self.delete_retention_ms));
             filtering.reader = OrderedRecords::new(batch)?;
             filtering.retained = Some(RetainedRecords::new(batch.header(), horizon)?);
         }
         while let Some(record) = filtering.reader.next_record()? {
-            let keeps = self.keeps(&record, horizon);
+            let keeps = self.keeps(fate, &record, horizon);
             if let Some(retained) = filtering.retained.as_mut().filter(|_| keeps) {
                 retained.push(&record);
             }
@@ -111,15 +143,33 @@ impl Filter<'_> {
     fn decide(&self, batch: &Batch, filtering: &Filtering) -> Option<Filtered> {
         let has_horizon = batch.header().delete_horizon_ms().is_some();
         match (filtering.kept, filtering.dropped) {
-            (0, _) if !self.keeps_empty(batch) => Some(Filtered::Nothing),
-            (0, 1..) => Some(Filtered::Part(without_records(batch.header()))),
-            (_, 0) if !filtering.has_tombstones || has_horizon => Some(Filtered::All),
+            (0, _) => Some(self.without_records(batch)),
+            (_, 0) if !filtering.wants_horizon || has_horizon => Some(Filtered::All),
             _ => None,
         }
     }
 
-    fn keeps(&self, record: &Record<'_>, horizon: Option<i64>) -> bool {
-        if self.map.latest().is_none_or(|latest| record.offset > latest) {
+    /// Whether all records go, without a look at them.
+    fn is_gone(&self, fate: Fate, horizon: Option<i64>) -> bool {
+        match fate {
+            Fate::Records | Fate::Marker(_) => false,
+            Fate::Aborted => true,
+            Fate::NeedlessMarker => horizon.is_some_and(|horizon| horizon <= self.now_ms),
+        }
+    }
+
+    /// What is left of a batch all of whose records go.
+    fn without_records(&self, batch: &Batch) -> Filtered {
+        let header = batch.header();
+        match header.record_count {
+            _ if !self.keeps_empty(batch) => Filtered::Nothing,
+            0 => Filtered::All,
+            _ => Filtered::Part(without_records(header)),
+        }
+    }
+
+    fn keeps(&self, fate: Fate, record: &Record<'_>, horizon: Option<i64>) -> bool {
+        if fate != Fate::Records || self.map.latest().is_none_or(|latest| record.offset > latest) {
             return true;
         }
         let Some(key) = record.key else { return false };
@@ -130,9 +180,15 @@ impl Filter<'_> {
 
     fn keeps_empty(&self, batch: &Batch) -> bool {
         let header = batch.header();
-        let is_last_of_producer = header.has_producer_id()
-            && self.last_offsets.get(&header.producer_id) == Some(&header.last_offset());
-        is_last_of_producer || header.next_offset() == self.end
+        let last_record = self.last_records.get(&header.producer_id);
+        let is_last_of_producer = match last_record.filter(|_| header.has_producer_id()) {
+            None => false,
+            Some(LastRecord::Data(offset)) => header.last_offset() == *offset,
+            Some(LastRecord::Marker(epoch)) => {
+                header.is_control() && header.producer_epoch == *epoch
+            }
+        };
+        is_last_of_producer || header.next_offset() == self.high_watermark
     }
 }
 
@@ -171,10 +227,23 @@ mod tests {
     }
 
     fn filtered_at(map: &OffsetMap, batch: &Batch, now_ms: i64, end: Offset) -> Filtered {
-        let last_offsets: Map<_, _> = [(ProducerId(7), Offset(11))].into_iter().collect();
-        let filter =
-            Filter { map, now_ms, delete_retention_ms: 100, last_offsets: &last_offsets, end };
-        let mut filtering = Filtering::new(batch).expect("it is whole");
+        filtered_as(Fate::Records, map, batch, now_ms, end)
+    }
+
+    fn filtered_as(
+        fate: Fate,
+        map: &OffsetMap,
+        batch: &Batch,
+        now_ms: i64,
+        high_watermark: Offset,
+    ) -> Filtered {
+        let last_records = [
+            (ProducerId(7), LastRecord::Data(Offset(11))),
+            (ProducerId(9), LastRecord::Marker(ProducerEpoch(4))),
+        ];
+        let last_records = &last_records.into_iter().collect();
+        let filter = Filter { map, now_ms, delete_retention_ms: 100, last_records, high_watermark };
+        let mut filtering = Filtering::new(batch, fate).expect("it is whole");
         loop {
             // A record at a time: nothing depends on where it pauses.
             let left = filter.advance(batch, &mut filtering, &mut Budget::new(1));

@@ -3,7 +3,7 @@
 //! The checksum of a batch covers neither its base offset nor its place among the others, and an
 //! uncompressed batch is stored with the record offsets that its client gave it.
 
-use base::Offset;
+use base::{Offset, ProducerId};
 use records::{Batch, BatchError, Record, RecordReader};
 
 use super::RECORD_BYTES_MAX;
@@ -17,6 +17,8 @@ pub(crate) enum Damage {
     BatchOffsets { first: Offset, last: Offset, from: Offset, end: Offset },
     #[error("a record has the offset {offset}, and should lie from {from} to {last}")]
     RecordOffset { offset: Offset, from: Offset, last: Offset },
+    #[error("the .txnindex contradicts the marker of producer {producer_id} at {offset}")]
+    Marker { producer_id: ProducerId, offset: Offset },
 }
 
 /// Whether a batch lies in its segment, which begins at `segment` and ends below `end`, and not

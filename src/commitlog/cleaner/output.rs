@@ -7,13 +7,14 @@ use base::Offset;
 use bytes::BytesMut;
 use records::Batch;
 
+use crate::aborted::{self, AbortedTransaction};
 use crate::index::{self, SegmentIndex};
 use crate::marks::Mark;
 use crate::names;
 use crate::segment::Segment;
 
-/// The files of a cleaned segment, in the order in which they get their names.
-const ENDINGS: [&str; 3] = [names::LOG, names::INDEX, names::TIME_INDEX];
+/// The files of a cleaned segment, in the order in which they get their names. Few have the last.
+const ENDINGS: [&str; 4] = [names::LOG, names::INDEX, names::TIME_INDEX, names::TRANSACTION_INDEX];
 
 /// The longest segment that a start takes, in bytes.
 const SEGMENT_BYTES_MAX: usize = i32::MAX as usize;
@@ -24,6 +25,8 @@ pub(crate) struct CleanedSegment {
     segment: Segment,
     index: SegmentIndex,
     first_timestamp: Option<i64>,
+    /// The transactions whose abort markers it has, and a batch of which is there.
+    aborted: Vec<AbortedTransaction>,
     /// The offset behind its last batch.
     end: Offset,
     /// Copied together: many small batches would be more parts than a system call takes.
@@ -40,7 +43,8 @@ impl CleanedSegment {
         segment.log = FileRef::new(path(folder, base, names::LOG, names::CLEANED));
         segment.is_prepared = true;
         let (index, waiting) = (SegmentIndex::default(), BytesMut::new());
-        Self { segment, index, first_timestamp: None, end: base, waiting, written: 0 }
+        let (first_timestamp, aborted) = (None, Vec::new());
+        Self { segment, index, first_timestamp, aborted, end: base, waiting, written: 0 }
     }
 
     /// Asks for an empty file. One outcome.
@@ -68,6 +72,11 @@ impl CleanedSegment {
         self.segment.bytes = u32::try_from(bytes).expect("a segment is below 2 GB");
         self.waiting.extend_from_slice(batch.bytes());
         true
+    }
+
+    /// Its `.txnindex` gets one more entry, whose marker is behind those before.
+    pub(crate) fn push_aborted(&mut self, entry: AbortedTransaction) {
+        self.aborted.push(entry);
     }
 
     /// Asks to write what waits, if anything does: how many bytes. One outcome.
@@ -115,6 +124,12 @@ impl CleanedSegment {
             let file = FileRef::new(path(folder, self.segment.base, ending, names::CLEANED));
             crate::segment::write_whole(file, content, token, out);
         }
+        if !self.aborted.is_empty() {
+            self.segment.has_aborted = true;
+            let path = path(folder, self.segment.base, names::TRANSACTION_INDEX, names::CLEANED);
+            let content = aborted::format(&self.aborted);
+            crate::segment::write_whole(FileRef::new(path), content, token, out);
+        }
         u32::try_from(out.len() - before).expect("a handful of effects")
     }
 
@@ -127,13 +142,14 @@ impl CleanedSegment {
         token: T,
         out: &mut Vec<FileEffect<T>>,
     ) -> u32 {
-        for ending in ENDINGS {
+        let before = out.len();
+        for ending in endings(segment) {
             let files = if ending == names::LOG { vec![segment.log.clone()] } else { Vec::new() };
             let (from, to) =
                 (path(folder, segment.base, ending, from), path(folder, segment.base, ending, to));
             out.push(FileEffect::Rename { token, from, to, files });
         }
-        u32::try_from(ENDINGS.len()).expect("three")
+        u32::try_from(out.len() - before).expect("a handful of effects")
     }
 
     /// Asks to remove its files, which bear the suffix of unfinished ones. Returns the number of
@@ -144,13 +160,14 @@ impl CleanedSegment {
         token: T,
         out: &mut Vec<FileEffect<T>>,
     ) -> u32 {
-        for ending in ENDINGS {
+        let before = out.len();
+        for ending in endings(&self.segment) {
             let path = path(folder, self.segment.base, ending, names::CLEANED);
             let files =
                 if ending == names::LOG { vec![self.segment.log.clone()] } else { Vec::new() };
             out.push(FileEffect::Remove { token, path, files });
         }
-        u32::try_from(ENDINGS.len()).expect("three")
+        u32::try_from(out.len() - before).expect("a handful of effects")
     }
 
     /// The segment, and how many entries its indexes have. Until its files have their names, none
@@ -160,10 +177,22 @@ impl CleanedSegment {
         (self.segment, count(self.index.offsets().len()), count(self.index.times().len()))
     }
 
+    /// The entries of its `.txnindex`.
+    pub(crate) fn aborted(&self) -> &[AbortedTransaction] {
+        &self.aborted
+    }
+
     /// The segment as it is so far.
     pub(crate) fn segment(&self) -> &Segment {
         &self.segment
     }
+}
+
+/// The files that it has.
+fn endings(segment: &Segment) -> impl Iterator<Item = &'static str> {
+    let has_aborted = segment.has_aborted;
+    let is_there = move |ending: &&str| has_aborted || *ending != names::TRANSACTION_INDEX;
+    ENDINGS.into_iter().filter(is_there)
 }
 
 fn path(folder: &Path, base: Offset, ending: &str, suffix: &str) -> PathBuf {

@@ -1,5 +1,7 @@
 //! Logs that are cleaned, on a disk in memory.
 
+mod transactions;
+
 use std::collections::BTreeMap;
 
 use api::IoErrorKind;
@@ -133,7 +135,7 @@ fn check(bench: &mut Bench, model: &Model) {
 
 fn begin(bench: &mut Bench) {
     let up_to = bench.log.written_end_offset();
-    bench.log.clean(bench.now, up_to, LIMITS, &mut bench.out, &mut bench.events);
+    bench.log.clean(bench.now, up_to, up_to, LIMITS, &mut bench.out, &mut bench.events);
 }
 
 fn clean_all(bench: &mut Bench) {
@@ -332,27 +334,6 @@ fn gaps_of_a_compacted_log_are_no_lost_batches() {
         assert_eq!(files(&again, ".deleted"), 0, "{found:?}");
         check(&mut again, &model);
     }
-}
-
-#[test]
-fn transactions_are_left_as_they_are() {
-    let (mut bench, mut model) = dirty_log(config());
-    let begins = bench.log.end_offset();
-    let builder = BatchBuilder::new(begins, Compression::None);
-    let mut open = builder.producer(ProducerId(9), ProducerEpoch(0), 0).transactional();
-    open.append(&NewRecord { key: Some(b"key-1"), value: Some(b"open"), ..NewRecord::default() });
-    bench.log.append(bench.now, &[appended(&open.build())]).expect("it is open");
-    bench.run();
-    model.insert(begins.0, ("key-1".to_owned(), Some("open".to_owned())));
-    for _ in 0..4 {
-        append(&mut bench, &mut model, &plain(&[(1, true); 12]));
-    }
-    clean_all(&mut bench);
-    let clean_to = bench.log.first_dirty_offset().expect("something is clean");
-    assert!(clean_to <= begins && clean_to > Offset(20), "{clean_to}");
-    check(&mut bench, &model);
-    let up_to = bench.log.written_end_offset();
-    assert_eq!(bench.log.cleanable(bench.now, up_to, &mut bench.out), None, "and not tried again");
 }
 
 /// Performs the next effect; whether there was one. Effects of one turn end in the order that is
@@ -657,7 +638,7 @@ fn the_throttle_lets_the_cleaner_wait() {
     let limits = CleaningLimits { bytes_per_second: 1000.0, ..LIMITS };
     let bytes = bench.log.size_bytes();
     let began = bench.now.mono;
-    bench.log.clean(bench.now, up_to, limits, &mut bench.out, &mut bench.events);
+    bench.log.clean(bench.now, up_to, up_to, limits, &mut bench.out, &mut bench.events);
     bench.run();
     let mut waits = 0;
     while bench.log.is_cleaning() {
@@ -718,7 +699,7 @@ fn little_memory_cleans_a_log_in_several_rounds() {
     let mut rounds = 0;
     while bench.log.cleanable(bench.now, up_to, &mut bench.out).is_some() {
         let before = bench.log.first_dirty_offset();
-        bench.log.clean(bench.now, up_to, limits, &mut bench.out, &mut bench.events);
+        bench.log.clean(bench.now, up_to, up_to, limits, &mut bench.out, &mut bench.events);
         bench.run();
         assert!(bench.log.first_dirty_offset() > before, "each round gets on");
         check(&mut bench, &model);
@@ -852,7 +833,7 @@ proptest! {
                     let limits = CleaningLimits { map_bytes, ..LIMITS };
                     let up_to = bench.log.written_end_offset();
                     let Bench { log, now, out, events, .. } = &mut bench;
-                    log.clean(*now, up_to, limits, out, events);
+                    log.clean(*now, up_to, up_to, limits, out, events);
                     bench.run();
                 }
                 Action::Restart { is_clean } => {

@@ -1,5 +1,4 @@
-//! A log that is compacted: which part of it is to be cleaned, and the way through its files
-//! (`LogCleanerManager`, `Cleaner`, `LocalLog.replaceSegments`).
+//! A log that is compacted: the way through its files (`Cleaner`, `LocalLog.replaceSegments`).
 //!
 //! One round notes the newest offset of each key in the dirty segments, then writes all segments
 //! below anew, in groups that fit one segment. A group goes through these stages; the last column
@@ -16,21 +15,20 @@
 //! On a full disk a group that is copied goes, for a later round; a swap that has begun is
 //! completed, as soon as there is space for the names.
 //!
-//! Readers that hold an old segment finish with it: its file has another name only. Segments with
-//! transactions are not cleaned, nor what lies behind them: that takes care of markers and of
-//! aborted records, which nothing here does yet. The log says so once.
+//! Readers that hold an old segment finish with it: its file has another name only.
 
-use api::{FileEffect, FileOutcome, FileRef, IoErrorKind, IoResult};
+mod due;
+
+use api::{FileEffect, FileOutcome, FileRef, IoErrorKind};
 use base::{Duration, Instant, Map, Now, Offset, ProducerId};
 use bytes::Bytes;
-use records::{Batch, BatchError, BatchHeader, HEADER_BYTES};
+use records::{Batch, BatchHeader, HEADER_BYTES};
 
 use super::{Log, LogEffects, LogState, RETRY_AFTER};
 use crate::cleaner::{
-    Budget, CleanedSegment, Damage, Filter, Filtered, Filtering, OffsetMap, OrderedRecords,
-    check_place,
+    Budget, CleanedSegment, Damage, Fate, Filter, Filtered, Filtering, LastRecord, OffsetMap,
+    OpenTransactions, OrderedRecords, check_place,
 };
-use crate::index::{OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES};
 use crate::names;
 use crate::segment::Segment;
 use crate::step::{LogEvent, LogStep, Step};
@@ -48,14 +46,7 @@ const THROTTLE_WAIT_MIN: Duration = Duration::from_millis(1);
 
 const STEP: LogStep = LogStep(Step::Clean);
 
-/// How much of a log there is to be cleaned.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cleanable {
-    /// Which part of what could be cleaned is dirty: 0 to 1.
-    pub dirty_ratio: f64,
-    /// What is dirty, in bytes.
-    pub dirty_bytes: u64,
-}
+pub use due::Cleanable;
 
 /// With what a log is cleaned.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,8 +66,8 @@ pub struct CleaningLimits {
 pub(super) struct Cleaner {
     /// Everything below was cleaned once; none where nothing ever was.
     first_dirty: Option<Offset>,
-    /// Segments from here on are left as they are, as long as the first of them is there: it holds
-    /// a transaction, or damage.
+    /// Segments from here on are left as they are, as long as the first of them is there: it is
+    /// damaged.
     barrier: Option<Offset>,
     /// The first timestamp of this segment is being read.
     asking: Option<Offset>,
@@ -88,12 +79,13 @@ pub(super) struct Cleaner {
 struct Round {
     began_ms: i64,
     first_dirty: Offset,
-    /// Where the first segment begins that could not be cleaned when the round began.
-    end: Offset,
+    high_watermark: Offset,
     /// No keys are noted from here on, and no segment that begins here or later is touched: the
-    /// end, unless memory or what was found in a segment says less.
+    /// first one that could not be cleaned when the round began, unless memory or what was found in
+    /// a segment says less.
     limit: Offset,
     map: OffsetMap,
+    transactions: OpenTransactions,
     limits: CleaningLimits,
     stage: Stage,
     /// Outcomes that are awaited.
@@ -136,7 +128,7 @@ enum Stage {
 #[derive(Debug)]
 enum Work {
     Noting(OrderedRecords),
-    Filtering(Filtering),
+    Filtering(Box<Filtering>),
 }
 
 /// A batch in a segment that is read next.
@@ -155,7 +147,7 @@ struct Place {
 struct Group {
     last: Offset,
     place: Place,
-    last_offsets: Map<ProducerId, Offset>,
+    last_records: Map<ProducerId, LastRecord>,
     output: CleanedSegment,
     synced_bytes: u32,
 }
@@ -202,41 +194,14 @@ impl Log {
         self.cleaner.round.is_some()
     }
 
-    /// How much there is to be cleaned, if the topic's settings say that it is time. Nothing from
-    /// `up_to` on is, the last stable offset. Timestamps that are not known yet are looked up, for
-    /// the next call.
-    pub fn cleanable(
-        &mut self,
-        now: Now,
-        up_to: Offset,
-        out: &mut LogEffects,
-    ) -> Option<Cleanable> {
-        let busy = self.is_cleaning() || self.cutting.is_some() || self.state != LogState::Open;
-        if busy || !self.config.compact {
-            return None;
-        }
-        let dirty_from = self.dirty_from();
-        let limit = self.uncleanable_from(now, dirty_from, up_to, out)?;
-        let first_dirty = self.segment_of(dirty_from).min(limit);
-        let bytes = |segments: &[Segment]| -> u64 {
-            segments.iter().map(|segment| u64::from(segment.bytes)).sum()
-        };
-        let clean_bytes = bytes(&self.segments[..first_dirty]);
-        let dirty_bytes = bytes(&self.segments[first_dirty..limit]);
-        if dirty_bytes == 0 || self.segments[limit].base <= dirty_from {
-            return None;
-        }
-        let dirty_ratio = dirty_bytes as f64 / (clean_bytes + dirty_bytes) as f64;
-        let is_due = self.is_overdue(now, first_dirty, limit, out)
-            || dirty_ratio > self.config.min_cleanable_dirty_ratio;
-        is_due.then_some(Cleanable { dirty_ratio, dirty_bytes })
-    }
-
-    /// Begins to clean what [`Log::cleanable`] found. [`LogEvent::Cleaned`] says that it is over.
+    /// Begins to clean what [`Log::cleanable`] found below `up_to`, the last stable offset;
+    /// [`LogEvent::Cleaned`] says that it is over. A batch that ends at the high watermark stays,
+    /// if only without records: consumers come as far.
     pub fn clean(
         &mut self,
         now: Now,
         up_to: Offset,
+        high_watermark: Offset,
         limits: CleaningLimits,
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
@@ -255,7 +220,7 @@ impl Log {
         self.cleaner.round = Some(Box::new(Round {
             began_ms: now.wall_ms,
             first_dirty,
-            end: limit,
+            high_watermark,
             limit,
             map: OffsetMap::new(
                 limits.map_bytes,
@@ -263,6 +228,7 @@ impl Log {
                 records_max,
                 limits.hash_seed,
             ),
+            transactions: OpenTransactions::new(segment),
             limits,
             stage: Stage::Mapping(Place::at(segment)),
             outstanding: 0,
@@ -348,102 +314,6 @@ impl Log {
         if self.cleaning_resumes_at().is_some_and(|at| at <= now.mono) {
             self.clean_on(now, out, events);
         }
-    }
-}
-
-/// What is to be cleaned.
-impl Log {
-    /// Where the dirty part begins. A checkpoint that lies outside of the log is not heeded.
-    fn dirty_from(&self) -> Offset {
-        let (start, end) = (self.log_start_offset, self.writer.end);
-        let from = self.cleaner.first_dirty.filter(|from| (start..=end).contains(from));
-        from.unwrap_or(start)
-    }
-
-    /// The index of the first segment that is not to be cleaned. `None`: a timestamp is looked up.
-    fn uncleanable_from(
-        &mut self,
-        now: Now,
-        dirty_from: Offset,
-        up_to: Offset,
-        out: &mut LogEffects,
-    ) -> Option<usize> {
-        let busy = self.writer.sealing.front().map_or(self.active().base, |sealing| sealing.base);
-        let start = self.segments[0].base;
-        let barrier = self.cleaner.barrier.filter(|it| *it >= start).unwrap_or(Offset(i64::MAX));
-        let is_settled = |place: &usize| {
-            let (segment, next) = (&self.segments[*place], &self.segments[place + 1]);
-            segment.base < busy && segment.base < barrier && next.base <= up_to
-        };
-        let settled = (0..self.segments.len() - 1).take_while(is_settled).count();
-        let lag_ms = self.config.min_compaction_lag_ms;
-        if lag_ms <= 0 {
-            return Some(settled);
-        }
-        let dirty = self.segment_of(dirty_from).min(settled);
-        if !self.knows_timestamps(dirty..settled, out) {
-            return None;
-        }
-        let is_young = |segment: &Segment| {
-            let largest = segment.largest_timestamp.filter(|largest| *largest >= 0);
-            largest.unwrap_or(segment.modified_ms) > now.wall_ms.saturating_sub(lag_ms)
-        };
-        let young = self.segments[dirty..settled].iter().position(is_young);
-        Some(young.map_or(settled, |young| dirty + young))
-    }
-
-    /// Whether a dirty segment has waited for longer than `max.compaction.lag.ms`.
-    fn is_overdue(&mut self, now: Now, dirty: usize, limit: usize, out: &mut LogEffects) -> bool {
-        let lag_ms = self.config.max_compaction_lag_ms;
-        if lag_ms == i64::MAX {
-            return false;
-        }
-        let dirty = &self.segments[dirty..limit];
-        let unknown = dirty.iter().find(|it| it.first_timestamp.is_none() && it.bytes > 0);
-        if let Some(segment) = unknown.filter(|_| self.cleaner.asking.is_none()) {
-            self.cleaner.asking = Some(segment.base);
-            let (file, length) = (segment.log.clone(), HEADER_BYTES as u32);
-            out.push(FileEffect::Read { token: LogStep(Step::Age), file, position: 0, length });
-        }
-        let oldest = dirty.iter().filter_map(|it| it.first_timestamp.filter(|at| *at > 0)).min();
-        oldest.is_some_and(|oldest| oldest < now.wall_ms.saturating_sub(lag_ms))
-    }
-
-    pub(super) fn on_age(&mut self, result: IoResult<Bytes>, events: &mut Vec<LogEvent>) {
-        let Some(base) = self.cleaner.asking.take() else { return };
-        match result {
-            Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
-            result => {
-                let bytes = result.unwrap_or_default();
-                let header = bytes.first_chunk().map(BatchHeader::read);
-                let place = self.place_of(base);
-                if let Some(segment) = self.segments.get_mut(place).filter(|it| it.base == base) {
-                    segment.first_timestamp = Some(header.map_or(-1, |it| it.max_timestamp));
-                }
-            }
-        }
-    }
-
-    /// The index of the last segment of the group that begins with the one at `first`: together
-    /// they fit one segment, whatever stays of them.
-    fn group_from(&self, first: usize, end: usize) -> usize {
-        let (mut bytes, mut offsets, mut times) = (0_u64, 0_u64, 0_u64);
-        let base = self.segments[first].base;
-        let fits = |place: &usize| {
-            let segment = &self.segments[*place];
-            bytes += u64::from(segment.bytes);
-            offsets += u64::from(segment.offset_entries) * OFFSET_ENTRY_BYTES as u64;
-            times += u64::from(segment.time_entries) * TIME_ENTRY_BYTES as u64;
-            let index_bytes = u64::from(self.config.segment_index_bytes);
-            let last_offset = self.segments[place + 1].base.0 - 1;
-            bytes <= u64::from(self.config.segment_bytes)
-                && offsets <= index_bytes
-                && times <= index_bytes
-                && last_offset - base.0 <= i64::from(i32::MAX)
-        };
-        // The first one is taken whatever its size: it may be of a time of other settings.
-        let count = (first..end).take_while(fits).count();
-        first + count.max(1) - 1
     }
 }
 
@@ -579,7 +449,9 @@ impl Log {
                 None => {
                     // What no batch holds any more, up to the limit, was looked at as well.
                     round.map.reach(Offset(round.limit.0 - 1));
-                    self.begin_group(round, self.segments[0].base, out)
+                    let first = self.segments[0].base;
+                    round.transactions = OpenTransactions::new(first);
+                    self.begin_group(round, first, out)
                 }
             },
             Stage::Copying(group) | Stage::Sealing(group) if round.is_over => {
@@ -737,17 +609,16 @@ impl Log {
             None => {
                 batch.check_crc()?;
                 self.check_place(round, batch)?;
-                if header.is_transactional() || header.is_control() {
-                    if let Some(place) = round.place() {
-                        let segment = place.segment;
-                        self.leave(round, segment, "there are transactions");
+                let fate = round.transactions.pass(batch, &self.aborted)?;
+                if round.is_mapping() {
+                    if fate != Fate::Records || header.last_offset() < round.first_dirty {
+                        round.map.reach(header.last_offset());
+                        return Ok(true);
                     }
-                    return Ok(true);
+                    Work::Noting(OrderedRecords::new(batch)?)
+                } else {
+                    Work::Filtering(Box::new(Filtering::new(batch, fate)?))
                 }
-                if round.is_mapping() && header.last_offset() < round.first_dirty {
-                    return Ok(true);
-                }
-                Work::begin(round.is_mapping(), batch)?
             }
         };
         match work {
@@ -761,7 +632,7 @@ impl Log {
         &mut self,
         round: &mut Round,
         batch: &Batch,
-        mut filtering: Filtering,
+        mut filtering: Box<Filtering>,
         budget: &mut Budget,
     ) -> Result<bool, Damage> {
         let Stage::Copying(group) = &mut round.stage else { return Ok(true) };
@@ -769,8 +640,8 @@ impl Log {
             map: &round.map,
             now_ms: round.began_ms,
             delete_retention_ms: self.config.delete_retention_ms,
-            last_offsets: &group.last_offsets,
-            end: round.end,
+            last_records: &group.last_records,
+            high_watermark: round.high_watermark,
         };
         let left = match filter.advance(batch, &mut filtering, budget)? {
             None => {
@@ -781,6 +652,9 @@ impl Log {
             Some(Filtered::All) => batch.clone(),
             Some(Filtered::Part(left)) => left,
         };
+        if let Fate::Marker(Some(entry)) = filtering.fate() {
+            group.output.push_aborted(entry);
+        }
         if !group.output.push(&left, self.config.index_interval_bytes) {
             // Its clients compress better than this broker does.
             let segment = group.place.segment;
@@ -804,14 +678,15 @@ impl Log {
         }
         let last = self.group_from(places.start, places.end);
         let modified_ms = self.segments[last].modified_ms;
-        let states = self.producers.states().filter(|state| state.last_offset.0 >= 0);
+        let last_records =
+            self.producers.states().map(|state| (state.producer_id, LastRecord::of(&state)));
         let first = self.segments[places.start].base;
         let output = CleanedSegment::new(&self.directory, first, modified_ms);
         output.prepare(STEP, out);
         Some(Stage::Copying(Box::new(Group {
             last: self.segments[last].base,
             place: Place::at(first),
-            last_offsets: states.map(|state| (state.producer_id, state.last_offset)).collect(),
+            last_records: last_records.collect(),
             output,
             synced_bytes: 0,
         })))
@@ -844,10 +719,11 @@ impl Log {
     /// Puts the cleaned segment in the place of those of its group. Returns their files too, which
     /// have to be set aside.
     fn replace(&mut self, group: Group) -> (Named, Vec<FileRef>) {
-        let (segment, offset_entries, time_entries) = group.output.into_segment();
-        let base = segment.base;
+        let base = group.output.segment().base;
         let (first, last) = (self.place_of(base), self.place_of(group.last));
         let next = self.segments[last + 1].base;
+        self.aborted.replace(base, next, group.output.aborted());
+        let (segment, offset_entries, time_entries) = group.output.into_segment();
         let bytes = segment.bytes;
         let old: Vec<Segment> = self.segments.splice(first..=last, [segment]).collect();
         let before: u64 = old.iter().map(|segment| u64::from(segment.bytes)).sum();
@@ -905,15 +781,5 @@ impl Round {
         }
         self.map.reach(batch.header().last_offset());
         Ok(true)
-    }
-}
-
-impl Work {
-    fn begin(is_mapping: bool, batch: &Batch) -> Result<Self, BatchError> {
-        if is_mapping {
-            Ok(Self::Noting(OrderedRecords::new(batch)?))
-        } else {
-            Ok(Self::Filtering(Filtering::new(batch)?))
-        }
     }
 }
