@@ -20,6 +20,10 @@ const SYS_CACHESTAT: libc::c_long = 451;
 /// A page of the page cache, in bytes.
 const PAGE_BYTES: u64 = 4096;
 
+/// How far apart pages are looked at that are in the page cache, but may not be read yet: what the
+/// kernel reads ahead it reads in pieces of at least this size.
+const LOOK_BYTES: u64 = 64 << 10;
+
 /// Counts the files that are open, over all threads of a node.
 pub type OpenCount = Arc<AtomicUsize>;
 
@@ -176,16 +180,19 @@ impl OpenFile {
 
     /// Whether a range is in the page cache, so that `sendfile` will not wait for the disk.
     pub fn residency(&self, position: u64, length: u64) -> Residency {
-        let first = position / PAGE_BYTES;
-        let pages = (position + length).div_ceil(PAGE_BYTES) - first;
-        let resident = match self.cached_pages(position, length) {
-            Ok(cached) => cached >= pages,
-            // An older kernel, or a filter of a container: ask for the two ends at least.
-            Err(_) => {
-                self.is_byte_cached(position) && self.is_byte_cached(position + length.max(1) - 1)
-            }
+        let end = position + length.max(1);
+        let pages = end.div_ceil(PAGE_BYTES) - position / PAGE_BYTES;
+        // An older kernel, or a filter of a container, may not tell.
+        let lacks_some = self.cached_pages(position, length).is_ok_and(|cached| cached < pages);
+        // A page is in the cache from the moment on at which it is going to be read.
+        let mut byte = BytesMut::with_capacity(1);
+        let mut is_read = |at| {
+            byte.clear();
+            self.read_cached(&mut byte, at, 1).is_ok()
         };
-        if resident { Residency::Resident } else { Residency::Cold }
+        let between = (position..end).step_by(LOOK_BYTES as usize).skip(1).map(|at| at - 1);
+        let mut looks = [position].into_iter().chain(between).chain([end - 1]);
+        if !lacks_some && looks.all(&mut is_read) { Residency::Resident } else { Residency::Cold }
     }
 
     fn cached_pages(&self, position: u64, length: u64) -> io::Result<u64> {
@@ -201,11 +208,11 @@ impl OpenFile {
         Ok(counts[0])
     }
 
-    fn is_byte_cached(&self, position: u64) -> bool {
-        self.read_cached(&mut BytesMut::with_capacity(1), position, 1).is_ok()
-    }
-
-    fn check_writable(&self) -> io::Result<()> {
+    /// Whether it can be written to.
+    ///
+    /// # Errors
+    /// It was opened where only reading is permitted.
+    pub fn check_writable(&self) -> io::Result<()> {
         if self.writable { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::EACCES)) }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use api::Advice;
@@ -51,6 +51,16 @@ pub enum Operation {
         /// How many bytes.
         length: u32,
     },
+    /// Takes disk space for a range and leaves the length as it is. The kernel may have to read
+    /// where there is some; meanwhile it lets nobody write to the file.
+    Allocate {
+        /// For which file.
+        file: Arc<OpenFile>,
+        /// The first byte.
+        position: u64,
+        /// How many bytes.
+        length: u64,
+    },
     /// Makes creations, renames and removals in an open directory durable.
     SyncDirectory(File),
     /// Removes a file, or a directory that is empty. The kernel gives a large file's space back
@@ -61,6 +71,9 @@ pub enum Operation {
         /// Whether it is a directory.
         is_directory: bool,
     },
+    /// Closes a descriptor on another thread: the last one of a file without a name gives its space
+    /// back then, which can wait for the disk. Made by [`Operation::close`].
+    Close(RawFd),
     /// Tells the kernel what a range will be used for.
     Advise {
         /// Of which file.
@@ -102,6 +115,11 @@ pub(crate) struct InFlight<U> {
 }
 
 impl Operation {
+    /// Closes a file on another thread. The descriptor is the kernel's from now on.
+    pub fn close(file: File) -> Self {
+        Self::Close(file.into_raw_fd())
+    }
+
     /// In the mask of [`Operation::WatchReadable`]: the connection is gone, in both directions.
     pub const BROKEN: u32 = (libc::POLLERR | libc::POLLHUP) as u32;
     /// In the mask of [`Operation::WatchReadable`]: the peer sends no more, or is gone.
@@ -136,11 +154,20 @@ impl Operation {
                     .flags(flags)
                     .build()
             }
+            Self::Allocate { file, position, length } => {
+                opcode::Fallocate::new(fd(&**file), *length)
+                    .offset(*position)
+                    .mode(libc::FALLOC_FL_KEEP_SIZE)
+                    .build()
+            }
             Self::SyncDirectory(directory) => opcode::Fsync::new(fd(directory)).build(),
             Self::Remove { path, is_directory } => {
                 let flags = if *is_directory { libc::AT_REMOVEDIR } else { 0 };
                 let here = types::Fd(libc::AT_FDCWD);
                 opcode::UnlinkAt::new(here, path.as_ptr()).flags(flags).build()
+            }
+            Self::Close(descriptor) => {
+                opcode::Close::new(types::Fd(*descriptor)).build().flags(squeue::Flags::ASYNC)
             }
             Self::Advise { file, position, length, advice } => {
                 let advice = match advice {

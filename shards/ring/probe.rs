@@ -102,13 +102,15 @@ fn open_files_limit() -> io::Result<libc::rlimit> {
     }
 }
 
-fn needed_opcodes() -> [(u8, &'static str); 9] {
+fn needed_opcodes() -> [(u8, &'static str); 11] {
     [
         (opcode::PollAdd::CODE, "POLL_ADD"),
         (opcode::AcceptMulti::CODE, "ACCEPT"),
         (opcode::Read::CODE, "READ"),
         (opcode::Fsync::CODE, "FSYNC"),
         (opcode::SyncFileRange::CODE, "SYNC_FILE_RANGE"),
+        (opcode::Fallocate::CODE, "FALLOCATE"),
+        (opcode::Close::CODE, "CLOSE"),
         (opcode::UnlinkAt::CODE, "UNLINKAT"),
         (opcode::Fadvise::CODE, "FADVISE"),
         (opcode::AsyncCancel::CODE, "ASYNC_CANCEL"),

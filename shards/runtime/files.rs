@@ -28,6 +28,9 @@ const DESCRIPTOR_LINE_EVERY: Duration = Duration::from_secs(10);
 /// A read of more is bounded by the file's length before memory is taken for it.
 const UNCHECKED_READ_BYTES_MAX: u32 = 64 << 10;
 
+/// What is done to a file for which space is taken, in sentences about failures.
+const ALLOCATE: &str = "allocate space for";
+
 /// A file operation that waits for the ring.
 struct Waiting {
     seat: Seat,
@@ -39,6 +42,7 @@ enum Kind {
     Read { file: FileRef, open: Arc<OpenFile>, position: u64, length: u32 },
     Sync { file: FileRef },
     WriteBack { file: FileRef },
+    Allocate { file: FileRef },
     SyncDirectory { directory: String },
     Remove(Removal),
 }
@@ -88,12 +92,14 @@ impl Removal {
     }
 }
 
-/// A file of which ranges are being read by the ring.
+/// A file that the ring is at work on.
 #[derive(Default)]
 struct Busy {
     /// The operation, and the range that it reads.
     reads: Vec<(Token, std::ops::Range<u64>)>,
-    /// What would change such a range, and everything asked for after that.
+    /// Space is being taken for it: a write would stand still until that is done.
+    is_allocating: bool,
+    /// What must not overtake that or would change such a range, and all asked for after that.
     behind: VecDeque<(Seat, FileEffect<Token>)>,
     /// An effect on it waits for a descriptor.
     is_starved: bool,
@@ -165,7 +171,7 @@ impl Files {
         if !self.busy.is_empty()
             && let Some(file) = file_of(&effect)
             && let Some(busy) = self.busy.get_mut(&file.identity())
-            && (busy.is_starved || !busy.behind.is_empty() || busy.is_changed_by(&effect))
+            && (busy.is_starved || !busy.behind.is_empty() || busy.holds(&effect))
         {
             busy.behind.push_back((seat, effect));
             return;
@@ -240,14 +246,7 @@ impl Files {
                 tools.done(seat, token, result);
             }
             FileEffect::Allocate { token, file, position, length } => {
-                let result = self.change(&file, "allocate space for", tools.now, |open| {
-                    open.allocate(position, length)
-                });
-                if is_starved(&result) {
-                    let effect = FileEffect::Allocate { token, file, position, length };
-                    return self.starve(seat, effect, tools);
-                }
-                tools.done(seat, token, result);
+                self.allocate(seat, token, file, (position, length), tools);
             }
             FileEffect::Truncate { token, file, length } => {
                 let result =
@@ -282,6 +281,34 @@ impl Files {
                 }
             }
             other => self.perform_on_path(seat, other, tools),
+        }
+    }
+
+    /// Takes space by the ring: the file system may have to read its own maps from the disk.
+    fn allocate<M>(
+        &mut self,
+        seat: Seat,
+        token: Token,
+        file: FileRef,
+        (position, length): (u64, u64),
+        tools: &mut Tools<'_, M>,
+    ) {
+        let opened = self.change(&file, ALLOCATE, tools.now, OpenFile::check_writable);
+        if is_starved(&opened) {
+            let effect = FileEffect::Allocate { token, file, position, length };
+            return self.starve(seat, effect, tools);
+        }
+        let opened = opened.and_then(|()| {
+            self.open(&file, true, tools.now)
+                .map_err(|error| io_error(ALLOCATE, file.path().display(), &error))
+        });
+        match opened {
+            Ok(open) => {
+                self.busy.entry(file.identity()).or_default().is_allocating = true;
+                let operation = Operation::Allocate { file: open, position, length };
+                self.start(seat, token, Kind::Allocate { file }, operation, tools.ring);
+            }
+            Err(error) => tools.done(seat, token, Err(error)),
         }
     }
 
@@ -332,8 +359,13 @@ impl Files {
                 }
             }
             FileEffect::Rename { token, from, to, files } => {
+                // While it is open, what is replaced does not give its space back within the call.
+                let replaced = open_to_close(&to);
                 let result = rename(&from, &to, &files)
                     .map_err(|error| io_error("rename", from.display(), &error));
+                if let Some(replaced) = replaced {
+                    tools.ring.start(Operation::close(replaced), Purpose::Nobody);
+                }
                 tools.done(seat, token, result);
             }
             FileEffect::Remove { token, path, files } => {
@@ -545,6 +577,9 @@ impl Files {
             Kind::Remove(removal) => {
                 return self.removed(seat, token, removal, completion.result, tools);
             }
+            Kind::Allocate { file } => {
+                return self.allocated(seat, token, &file, completion.result, tools);
+            }
             kind => Waiting { seat, token, kind },
         };
         let (action, path) = match &waiting.kind {
@@ -559,13 +594,36 @@ impl Files {
             }
             Kind::WriteBack { file } => ("write back", file.path().display().to_string()),
             Kind::SyncDirectory { directory } => ("sync", directory.clone()),
-            Kind::Remove(_) => unreachable!("removals were treated above"),
+            Kind::Remove(_) | Kind::Allocate { .. } => unreachable!("these were treated above"),
         };
         // What could not be brought to the disk is gone from the cache, also where only space was
         // missing: nobody may try it again as if it were there.
         let lost = |error| IoError { kind: IoErrorKind::Other, ..io_error(action, path, &error) };
         let result = completion.result.map(drop).map_err(lost);
         tools.done(seat, token, result);
+    }
+
+    /// Space was taken, or not: what waited for that goes on. A file system that cannot do it is no
+    /// failure.
+    fn allocated<M>(
+        &mut self,
+        seat: Seat,
+        token: Token,
+        file: &FileRef,
+        result: io::Result<u32>,
+        tools: &mut Tools<'_, M>,
+    ) {
+        let result = match result {
+            Err(error) if error.kind() != io::ErrorKind::Unsupported => {
+                Err(io_error(ALLOCATE, file.path().display(), &error))
+            }
+            _ => Ok(()),
+        };
+        tools.done(seat, token, result);
+        if let Some(busy) = self.busy.get_mut(&file.identity()) {
+            busy.is_allocating = false;
+        }
+        self.release_behind(file.identity(), tools);
     }
 
     fn read_completed<M>(
@@ -602,12 +660,13 @@ impl Files {
         while let Some(busy) = self.busy.get_mut(&identity)
             && !busy.is_starved
             && let Some((_, effect)) = busy.behind.front()
-            && !busy.is_changed_by(effect)
+            && !busy.holds(effect)
             && let Some((seat, effect)) = busy.behind.pop_front()
         {
             self.perform_now(seat, effect, tools);
         }
-        let is_idle = |busy: &Busy| busy.reads.is_empty() && !busy.is_starved;
+        let is_idle =
+            |busy: &Busy| busy.reads.is_empty() && !busy.is_allocating && !busy.is_starved;
         if self.busy.get(&identity).is_some_and(is_idle) {
             self.busy.remove(&identity);
         }
@@ -667,8 +726,12 @@ impl Files {
 }
 
 impl Busy {
-    /// Whether the effect would change what a read under way is to return.
-    fn is_changed_by(&self, effect: &FileEffect<Token>) -> bool {
+    /// Whether the effect has to wait: it would stand still, or change what a read under way is to
+    /// return.
+    fn holds(&self, effect: &FileEffect<Token>) -> bool {
+        if self.is_allocating {
+            return true;
+        }
         let changed = match effect {
             FileEffect::Write { position, parts, .. } => {
                 let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
@@ -701,6 +764,13 @@ fn file_of(effect: &FileEffect<Token>) -> Option<&FileRef> {
 #[allow(clippy::disallowed_methods)] // This crate is what performs the effects.
 fn open_directory(directory: &Path) -> io::Result<File> {
     File::open(directory)
+}
+
+/// The file at a path that is about to get another one: none there, or none left to open it, is no
+/// harm.
+#[allow(clippy::disallowed_methods)] // This crate is what performs the effects.
+fn open_to_close(path: &Path) -> Option<File> {
+    File::open(path).ok()
 }
 
 #[allow(clippy::disallowed_methods)] // This crate is what performs the effects.

@@ -366,6 +366,57 @@ fn a_cold_file_is_read_by_the_ring_and_later_effects_do_not_overtake() {
 }
 
 #[test]
+fn while_space_is_taken_for_a_file_what_comes_after_waits() {
+    let (disk, folder) = (Disk::start(), folder());
+    let [busy, other] = ["a.log", "b.log"].map(|name| FileRef::new(folder.path().join(name)));
+    for round in 0..20 {
+        let (file, position, length) = (busy.clone(), round << 20, 4 << 20);
+        let asked = vec![
+            FileEffect::Allocate { token: TOKEN, file, position, length },
+            write(&busy, round << 20, b"first"),
+            FileEffect::Truncate { token: TOKEN, file: busy.clone(), length: (round << 20) + 3 },
+            write(&busy, (round << 20) + 3, b"lly"),
+            write(&other, 0, b"else"),
+            FileEffect::Sync { token: TOKEN, file: busy.clone() },
+        ];
+        let named = asked.into_iter().zip(0..);
+        disk.batch(named.map(|(effect, n)| effect.map(|_| Token::from_bits(n))).collect());
+        let mut order = Vec::new();
+        for _ in 0..6 {
+            let (token, outcome) = next(&disk.outcomes);
+            outcome.done().expect("there is room");
+            order.push(token.to_bits());
+        }
+        assert_eq!(order[0], 4, "another file waits for nothing: {order:?}");
+        assert_eq!(order[1..], [0, 1, 2, 3, 5]);
+        assert_eq!(disk.read(&busy, round << 20, 10).expect("reads"), "firlly");
+    }
+    stop(disk.node);
+}
+
+#[test]
+fn what_a_rename_replaces_is_closed_and_its_space_is_back() {
+    let (disk, folder) = (Disk::start(), folder());
+    let [from, to] = ["a.tmp", "a"].map(|name| folder.path().join(name));
+    for round in 0..50 {
+        disk.write(&FileRef::new(&from), 0, &[round; 4096]).expect("writes");
+        let (from, to, files) = (from.clone(), to.clone(), Vec::new());
+        disk.perform(FileEffect::Rename { token: TOKEN, from, to, files }).done().expect("renames");
+        assert_eq!(fs::read(folder.path().join("a")).expect("is there"), [round; 4096]);
+    }
+    let is_ours = |entry: std::io::Result<fs::DirEntry>| {
+        let open = fs::read_link(entry.expect("listed").path()).unwrap_or_default();
+        open.starts_with(folder.path()) && open.to_string_lossy().ends_with("(deleted)")
+    };
+    let deadline = std::time::Instant::now() + world::PATIENCE;
+    while fs::read_dir("/proc/self/fd").expect("Linux").any(is_ours) {
+        assert!(std::time::Instant::now() < deadline, "what was replaced stays open");
+        std::thread::yield_now();
+    }
+    stop(disk.node);
+}
+
+#[test]
 fn files_beyond_the_limit_are_closed_when_idle_and_opened_again() {
     // In a process of its own, since the limit is the process's.
     let folder = folder();
