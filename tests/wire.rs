@@ -21,8 +21,17 @@ pub const LIST_OFFSETS: i16 = 2;
 /// See [`PRODUCE`].
 pub const METADATA: i16 = 3;
 /// See [`PRODUCE`].
+pub const OFFSET_COMMIT: i16 = 8;
+/// See [`PRODUCE`].
+pub const OFFSET_FETCH: i16 = 9;
+/// See [`PRODUCE`].
+pub const FIND_COORDINATOR: i16 = 10;
+/// See [`PRODUCE`].
 pub const API_VERSIONS: i16 = 18;
-
+/// See [`PRODUCE`].
+pub const CREATE_TOPICS: i16 = 19;
+/// See [`PRODUCE`].
+pub const DELETE_TOPICS: i16 = 20;
 /// See [`PRODUCE`].
 pub const INIT_PRODUCER_ID: i16 = 22;
 /// See [`PRODUCE`].
@@ -167,6 +176,8 @@ impl Bytes {
 pub struct Batch {
     /// Values of the records that it really holds.
     pub values: Vec<Vec<u8>>,
+    /// Keys of the first records; the others have none.
+    pub keys: Vec<Vec<u8>>,
     /// Number of records that it claims; by default the real one.
     pub count: Option<i32>,
     /// Delta of the last offset; by default fitting the count.
@@ -191,6 +202,7 @@ impl Default for Batch {
     fn default() -> Batch {
         Batch {
             values: vec![b"value".to_vec()],
+            keys: Vec::new(),
             count: None,
             last_offset_delta: None,
             length: None,
@@ -230,7 +242,11 @@ impl Batch {
         let mut records = Bytes::default();
         for (delta, value) in (0..).zip(&self.values) {
             let mut record = Bytes::default();
-            record.i8(0).varint(0).varint(delta).varint(-1);
+            record.i8(0).varint(0).varint(delta);
+            match usize::try_from(delta).ok().and_then(|index| self.keys.get(index)) {
+                Some(key) => record.varint(i32::try_from(key.len()).expect("a short key")).raw(key),
+                None => record.varint(-1),
+            };
             record.varint(i32::try_from(value.len()).expect("a short value")).raw(value).varint(0);
             records.varint(i32::try_from(record.0.len()).expect("short")).raw(&record.0);
         }
@@ -332,6 +348,25 @@ impl<'a> Rest<'a> {
     #[track_caller]
     pub fn i64(&mut self) -> i64 {
         i64::from_be_bytes(self.array())
+    }
+    /// A number in zigzag, seven bits a byte.
+    #[track_caller]
+    pub fn varint(&mut self) -> i64 {
+        let (mut bits, mut shift) = (0_u64, 0);
+        loop {
+            let byte = u64::from(self.u8());
+            bits |= (byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 {
+                return (bits >> 1).cast_signed() ^ -(bits & 1).cast_signed();
+            }
+        }
+    }
+    /// A text with a length of two bytes; none where that is negative.
+    #[track_caller]
+    pub fn string(&mut self) -> Option<String> {
+        let length = usize::try_from(self.i16()).ok()?;
+        Some(String::from_utf8_lossy(self.take(length)).into())
     }
     /// A text with a length of one byte, which is one more; none for 0.
     #[track_caller]

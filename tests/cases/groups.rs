@@ -1,5 +1,8 @@
 //! `kafka-consumer-groups` and `kafka-groups`.
 
+use std::io::Write;
+
+use blackbox::wire::{self, Bytes, Rest};
 use blackbox::{Broker, Running};
 
 #[test]
@@ -62,4 +65,20 @@ fn members_of_a_group_are_shown_while_they_read() {
         .says("Assignments can only be reset if the group 'groups-live' is inactive");
     consumer.interrupt();
     broker.kafka(&format!("{describe} --state")).says("Empty");
+}
+
+#[test]
+fn a_topic_of_offsets_that_cannot_be_made_leaves_groups_without_a_coordinator() {
+    const COORDINATOR_NOT_AVAILABLE: i16 = 15;
+    // A setting that brokers may have and topics may not.
+    let broker = Broker::start(&[("offsets.topic.segment.bytes", "1000")]);
+    let mut body = Bytes::default();
+    body.string("groups-homeless");
+    for _ in 0..2 {
+        let mut stream = broker.connect();
+        let request = wire::request(wire::FIND_COORDINATOR, 0, 1, &body.0);
+        stream.write_all(&request).expect("the broker reads");
+        let answer = wire::answer(&mut stream, 1).expect("an answer to FindCoordinator");
+        assert_eq!(Rest(&answer).i16(), COORDINATOR_NOT_AVAILABLE);
+    }
 }

@@ -37,7 +37,8 @@ fn respond(
     version: i16,
     request: &FindCoordinatorRequest,
 ) {
-    let partitions = shard.offsets_partitions();
+    // Where the topic could not be made, its first partition is not there either.
+    let partitions = shard.offsets_partitions().max(1);
     let response = group::find_coordinator(request, version, partitions, &|partition| {
         coordinator(shard, call, PartitionIndex(partition))
     });
