@@ -103,7 +103,7 @@ fn level(feature: &str) -> Result<(String, i16), String> {
 #[allow(clippy::disallowed_methods)] // Nothing runs yet that could do it.
 fn write(file: &FormatFile) -> std::io::Result<()> {
     let folder = file.path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder)?;
+    make_directory(folder)?;
     let mut name = file.path.clone().into_os_string();
     name.push(".tmp");
     let temporary = PathBuf::from(name);
@@ -115,6 +115,19 @@ fn write(file: &FormatFile) -> std::io::Result<()> {
     written.sync_all()?;
     fs::rename(&temporary, &file.path)?;
     fs::File::open(folder)?.sync_all()
+}
+
+/// Makes a directory and those above it, durably: what is in it would go with its name.
+#[allow(clippy::disallowed_methods)] // Nothing runs yet that could do it.
+fn make_directory(path: &Path) -> std::io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    let above = above.unwrap_or(Path::new("."));
+    make_directory(above)?;
+    fs::create_dir(path)?;
+    fs::File::open(above)?.sync_all()
 }
 
 #[allow(clippy::disallowed_methods)] // Formatting is done outside of every machine.
