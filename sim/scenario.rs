@@ -40,6 +40,12 @@ pub enum DiskTrouble {
 pub const SECOND_DIRECTORY: &str = "/more";
 
 impl DiskTrouble {
+    /// Whether a node may give up because of it: where the log of the metadata cannot be kept. For
+    /// space it waits, also while it starts.
+    pub fn excuses_an_end(self) -> bool {
+        matches!(self, DiskTrouble::Syncs | DiskTrouble::Writes | DiskTrouble::Reads)
+    }
+
     fn plan(self, disk: &mut DiskFaults) {
         match self {
             DiskTrouble::Syncs => disk.sync_errors_per_million = 10_000,

@@ -323,7 +323,7 @@ impl<N: Node> Simulation<N> {
             Exit::Crashed(Crash::Machine) => self.history.power_is_lost(),
             Exit::Failed(sentence) => {
                 // Between an error of the disk and the end of the node some time passes.
-                let is_excused = self.scenario.trouble != DiskTrouble::None && !self.is_mended;
+                let is_excused = self.scenario.trouble.excuses_an_end() && !self.is_mended;
                 ensure(is_excused, || format!("the node gave up: {sentence}"))?;
                 self.history.counts.crashes += 1;
                 // After an error of the disk nobody knows what is in its cache: only a new boot

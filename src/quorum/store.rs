@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
 
-use api::{Effects, FileEffect, FileOutcome, FileRef, IoError, IoResult, Part};
+use api::{Effects, FileEffect, FileOutcome, FileRef, IoError, IoErrorKind, IoResult, Part};
 use base::{Duration, Instant, Now, Offset, PartitionIndex, Slab, Token, TopicPartition, Uuid};
 use bytes::{Bytes, BytesMut};
 use commitlog::{
@@ -80,7 +80,7 @@ pub(crate) struct Store {
     folder: PathBuf,
     election: FileRef,
     /// The replacement of that file which is under way.
-    replacing: Option<AtomicFile>,
+    replacing: Option<Replacing>,
     log: Option<Log>,
     log_config: LogConfig,
     steps: Slab<Step>,
@@ -96,6 +96,17 @@ pub(crate) struct Store {
     unwritten: VecDeque<Batch>,
     /// The disk was full: when what is unwritten is given to the log again.
     again_at: Option<Instant>,
+}
+
+/// A replacement of `quorum-state`.
+#[derive(Debug)]
+struct Replacing {
+    text: String,
+    file: AtomicFile,
+    /// The disk was full: when it begins again.
+    again_at: Option<Instant>,
+    /// There was a line about that.
+    is_told: bool,
 }
 
 /// A read of the whole log, part by part.
@@ -294,26 +305,49 @@ impl Store {
 
     // Writing.
 
-    /// Replaces `quorum-state`; [`StoreEvent::ElectionWritten`] says that it is durable.
+    /// Replaces `quorum-state`, while the disk is full as soon as there is space;
+    /// [`StoreEvent::ElectionWritten`] says that it is durable.
     ///
     /// # Panics
     /// If the last replacement is still under way.
     pub(crate) fn write_election(&mut self, text: String, effects: &mut Effects<Message>) {
         assert!(self.replacing.is_none(), "one state is made durable after the other");
+        self.replace(text, false, effects);
+    }
+
+    fn replace(&mut self, text: String, is_told: bool, effects: &mut Effects<Message>) {
         let mut out = Vec::new();
         let path = self.folder.join(ELECTION_FILE);
-        self.replacing = Some(AtomicFile::replace(path, text, Step::Replacing, &mut out));
+        let file = AtomicFile::replace(path, text.clone(), Step::Replacing, &mut out);
+        self.replacing = Some(Replacing { text, file, again_at: None, is_told });
         self.replace_by(out, effects);
     }
 
-    fn replace_on(&mut self, result: IoResult<()>, effects: &mut Effects<Message>) {
+    fn replace_on(&mut self, now: Now, result: IoResult<()>, effects: &mut Effects<Message>) {
         let mut out = Vec::new();
-        let file = self.replacing.as_mut().expect("the file is being replaced");
-        let replaced = file.on_done(result, Step::Replacing, &mut out);
+        let replacing = self.replacing.as_mut().expect("the file is being replaced");
+        let replaced = replacing.file.on_done(result, Step::Replacing, &mut out);
+        match replaced {
+            // What a full disk refused was not synced: it can be written again.
+            Err(cause) if cause.kind == IoErrorKind::NoSpace => {
+                if !std::mem::replace(&mut replacing.is_told, true) {
+                    tracing::warn!(%cause, "the metadata quorum waits for space");
+                }
+                replacing.again_at = Some(now.mono + AGAIN_AFTER);
+            }
+            replaced => {
+                if self.good(replaced) == Some(true) {
+                    self.replacing = None;
+                    self.events.push(StoreEvent::ElectionWritten);
+                }
+            }
+        }
         self.replace_by(out, effects);
-        if self.good(replaced) == Some(true) {
-            self.replacing = None;
-            self.events.push(StoreEvent::ElectionWritten);
+    }
+
+    fn replace_again(&mut self, effects: &mut Effects<Message>) {
+        if let Some(Replacing { text, is_told, .. }) = self.replacing.take() {
+            self.replace(text, is_told, effects);
         }
     }
 
@@ -424,10 +458,17 @@ impl Store {
     /// When the log wants [`Store::on_timer`] to be called.
     pub(crate) fn next_timer(&self) -> Option<Instant> {
         let log = self.log.as_ref().and_then(Log::next_timer);
-        log.into_iter().chain(self.again_at).min()
+        log.into_iter().chain(self.again_at).chain(self.replace_again_at()).min()
+    }
+
+    fn replace_again_at(&self) -> Option<Instant> {
+        self.replacing.as_ref().and_then(|replacing| replacing.again_at)
     }
 
     pub(crate) fn on_timer(&mut self, now: Now, effects: &mut Effects<Message>) {
+        if self.replace_again_at().is_some_and(|at| at <= now.mono) {
+            self.replace_again(effects);
+        }
         if self.again_at.is_some_and(|at| at <= now.mono) {
             self.give_again(now);
         }
@@ -478,7 +519,7 @@ impl Store {
             Step::Snapshots(step) => {
                 self.events.push(StoreEvent::Snapshots(step, outcome.done()));
             }
-            Step::Replacing => self.replace_on(outcome.done(), effects),
+            Step::Replacing => self.replace_on(now, outcome.done(), effects),
             Step::Part(index) => {
                 if let Some(bytes) = self.good(outcome.read()) {
                     self.take_part(index, bytes);

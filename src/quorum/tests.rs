@@ -569,8 +569,11 @@ fn a_full_disk_is_waited_for() {
         let asked = cluster.world.now();
         cluster.stop();
         assert!(cluster.world.now().since(asked) < Duration::from_secs(10), "seed {seed}");
-        cluster.world.set_trouble(cluster.node, data, None);
+        // Nor does a start end for want of it.
         let again = cluster.start(vec![ready(), create("orders", 1), create("last", 1)]);
+        cluster.run_for(Duration::from_secs(3));
+        assert!(again.borrow().replies.is_empty(), "seed {seed}");
+        cluster.world.set_trouble(cluster.node, data, None);
         cluster.run_until(&again, 3);
         let again = again.borrow();
         assert_eq!(code(&again.replies[1]), ErrorCode::TOPIC_ALREADY_EXISTS);
