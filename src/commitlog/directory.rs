@@ -56,6 +56,7 @@ enum Step {
     Open,
     Checkpoint(CheckpointKind),
     CleanShutdown,
+    SyncDeleted,
     RemoveDeleted,
     SetAside,
 }
@@ -182,6 +183,7 @@ impl Directory {
             Step::Open => self.read_on(outcome, out, events),
             Step::Checkpoint(kind) => self.on_checkpoint(kind, outcome, out, events),
             Step::CleanShutdown => self.on_mark(outcome, out, events),
+            Step::SyncDeleted => outcome.done().map(|()| self.remove_deleted(out)),
             Step::RemoveDeleted => outcome.done(),
             Step::SetAside => self.on_set_aside(outcome, out),
         };
@@ -281,7 +283,7 @@ impl Directory {
                 let behind = CheckpointKind::ALL.into_iter().find(|other| *other > kind);
                 let Some(next) = behind else {
                     self.reading = None;
-                    self.remove_deleted(out);
+                    self.sync_deleted(out);
                     events.push(DirectoryEvent::Opened(std::mem::take(&mut self.found)));
                     return Ok(());
                 };
@@ -337,6 +339,15 @@ impl Directory {
     /// What is read of the logs from this one on.
     fn topic_id_from(&self, index: usize) -> Reading {
         if index < self.found.logs.len() { Reading::TopicId(index) } else { Reading::CleanShutdown }
+    }
+
+    /// Their names must not come to be those of logs again when what is in them is gone in part:
+    /// after a kill they need not be durable.
+    fn sync_deleted(&mut self, out: &mut Out) {
+        if !self.deleted.is_empty() {
+            let token = DirectoryStep(Step::SyncDeleted);
+            out.push(FileEffect::SyncDirectory { token, directory: self.path.clone() });
+        }
     }
 
     /// Nobody reads them any more. Given their time anew, they would stay where the node never runs

@@ -214,7 +214,7 @@ impl Log {
             Step::Dropped => self.on_dropped(now, outcome.done(), out, events),
             Step::Delete => self.on_deleted(outcome.done(), events),
             Step::Truncate => self.on_cut(outcome.done(), out, events),
-            Step::Remove => self.on_removed(now, outcome.done(), events),
+            Step::Remove => self.on_removed(now, outcome.done(), out, events),
         }
         match self.state {
             LogState::Closing => self.close_on(now, out, events),

@@ -842,6 +842,8 @@ fn a_log_is_deleted_with_a_delay() {
     assert_eq!(bench.bytes_of(&plan).len(), plan.bytes as usize, "a slice stays readable");
     bench.now.mono = bench.log.next_timer().expect("the folder waits");
     bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
+    let first = &bench.out[..];
+    assert!(matches!(first, [FileEffect::SyncDirectory { .. }]), "nothing goes before: {first:?}");
     bench.run();
     assert_eq!(bench.events.last(), Some(&LogEvent::Removed));
     assert!(bench.disk.files.is_empty());

@@ -1,6 +1,6 @@
 //! What ends: the start of the log moves on, its end is cut off, the log is closed or deleted.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use api::{FileEffect, IoErrorKind, IoResult};
 use base::{Instant, Now, Offset, Uuid};
@@ -66,7 +66,13 @@ enum RemovingStage {
     /// log that is made anew under the same name.
     Waiting,
     Renaming,
+    /// Its time has not come yet.
     Renamed,
+    /// The new name becomes durable. A loss of power that brings the old one back must not have
+    /// taken `partition.metadata`, without which the next topic of the name would take the folder
+    /// for its own.
+    Syncing,
+    Going,
 }
 
 impl Log {
@@ -225,6 +231,7 @@ impl Log {
         &mut self,
         now: Now,
         result: IoResult<()>,
+        out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
         let removing = self.removing.as_mut().expect("the log is being deleted");
@@ -232,22 +239,36 @@ impl Log {
             Err(cause) if cause.kind == IoErrorKind::NoSpace => {
                 tracing::warn!(partition = %self.partition, %cause, "deleted in a moment");
                 let again_at = now.mono + RETRY_AFTER;
-                if removing.stage == RemovingStage::Renamed {
-                    removing.due = Some(again_at);
-                } else {
+                if removing.stage == RemovingStage::Renaming {
                     removing.stage = RemovingStage::Waiting;
                     self.retry_at = Some(again_at);
+                } else {
+                    removing.stage = RemovingStage::Renamed;
+                    removing.due = Some(again_at);
                 }
+                return;
             }
-            Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
-            _ if removing.stage == RemovingStage::Renamed => {
-                self.state = LogState::Closed;
-                events.push(LogEvent::Removed);
+            Err(cause) if cause.kind != IoErrorKind::NotFound => return self.fail(cause, events),
+            _ => {}
+        }
+        match removing.stage {
+            RemovingStage::Waiting | RemovingStage::Renamed => {
+                unreachable!("nothing was asked for")
             }
-            _ => {
+            RemovingStage::Renaming => {
                 removing.stage = RemovingStage::Renamed;
                 removing.due = Some(now.mono + self.config.file_delete_delay);
                 events.push(LogEvent::Renamed);
+            }
+            RemovingStage::Syncing => {
+                removing.stage = RemovingStage::Going;
+                let path = removing.path.clone();
+                let files = self.segments.iter().map(|segment| segment.log.clone()).collect();
+                out.push(FileEffect::Remove { token: LogStep(Step::Remove), path, files });
+            }
+            RemovingStage::Going => {
+                self.state = LogState::Closed;
+                events.push(LogEvent::Removed);
             }
         }
     }
@@ -265,9 +286,9 @@ impl Log {
         if let Some(removing) = &mut self.removing
             && removing.due.take_if(|due| *due <= now.mono).is_some()
         {
-            let path = removing.path.clone();
-            let files = self.segments.iter().map(|segment| segment.log.clone()).collect();
-            out.push(FileEffect::Remove { token: LogStep(Step::Remove), path, files });
+            removing.stage = RemovingStage::Syncing;
+            let directory = removing.path.parent().map(Path::to_path_buf).unwrap_or_default();
+            out.push(FileEffect::SyncDirectory { token: LogStep(Step::Remove), directory });
         }
     }
 
