@@ -192,6 +192,10 @@ fn settings(dice: &mut Random) -> Vec<(&'static str, String)> {
         settings.push(("log.roll.ms", (20 + dice.below(300)).to_string()));
         settings.push(("log.cleaner.min.cleanable.ratio", "0.1".to_owned()));
     }
+    if dice.chance(50) {
+        // Deleted topics go from the disk before their successors have.
+        settings.push(("log.segment.delete.delay.ms", dice.below(200).to_string()));
+    }
     if dice.chance(30) {
         let bytes_per_second = 100_000 + dice.below(10_000_000);
         settings.push(("log.cleaner.io.max.bytes.per.second", format!("{bytes_per_second}.0")));
