@@ -98,27 +98,34 @@ impl OpenFile {
         position: u64,
         length: usize,
     ) -> io::Result<usize> {
+        match self.read_without_waiting(buffer, position, length) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            result => result,
+        }
+    }
+
+    /// The same, but `Unsupported` when the file system cannot say.
+    fn read_without_waiting(
+        &self,
+        buffer: &mut BytesMut,
+        position: u64,
+        length: usize,
+    ) -> io::Result<usize> {
         let offset = file_offset(position)?;
         let room = buffer.spare_capacity_mut();
         let vector =
             libc::iovec { iov_base: room.as_mut_ptr().cast(), iov_len: room.len().min(length) };
-        let result = retry(|| {
+        let read = retry(|| {
             // SAFETY: the kernel writes at most `iov_len` bytes into memory that is ours alone.
             checked(unsafe {
                 libc::preadv2(self.file.as_raw_fd(), &vector, 1, offset, libc::RWF_NOWAIT)
             })
-        });
-        match result {
-            Ok(read) => {
-                // SAFETY: the kernel has just initialised so many bytes behind the length.
-                unsafe { buffer.set_len(buffer.len() + read) };
-                Ok(read)
-            }
-            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
-                Err(io::ErrorKind::WouldBlock.into())
-            }
-            Err(error) => Err(error),
-        }
+        })?;
+        // SAFETY: the kernel has just initialised so many bytes behind the length.
+        unsafe { buffer.set_len(buffer.len() + read) };
+        Ok(read)
     }
 
     /// Writes `parts` one behind the other at `position`, all of them.
@@ -183,16 +190,24 @@ impl OpenFile {
         let end = position + length.max(1);
         let pages = end.div_ceil(PAGE_BYTES) - position / PAGE_BYTES;
         // An older kernel, or a filter of a container, may not tell.
-        let lacks_some = self.cached_pages(position, length).is_ok_and(|cached| cached < pages);
+        let cached = self.cached_pages(position, length).ok().map(|cached| cached >= pages);
         // A page is in the cache from the moment on at which it is going to be read.
         let mut byte = BytesMut::with_capacity(1);
         let mut is_read = |at| {
             byte.clear();
-            self.read_cached(&mut byte, at, 1).is_ok()
+            match self.read_without_waiting(&mut byte, at, 1) {
+                // Of a file system that does not say, the count is all that is known.
+                Err(error) if error.kind() == io::ErrorKind::Unsupported => cached == Some(true),
+                result => result.is_ok(),
+            }
         };
         let between = (position..end).step_by(LOOK_BYTES as usize).skip(1).map(|at| at - 1);
         let mut looks = [position].into_iter().chain(between).chain([end - 1]);
-        if !lacks_some && looks.all(&mut is_read) { Residency::Resident } else { Residency::Cold }
+        if cached != Some(false) && looks.all(&mut is_read) {
+            Residency::Resident
+        } else {
+            Residency::Cold
+        }
     }
 
     fn cached_pages(&self, position: u64, length: u64) -> io::Result<u64> {

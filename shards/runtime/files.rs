@@ -293,15 +293,14 @@ impl Files {
         (position, length): (u64, u64),
         tools: &mut Tools<'_, M>,
     ) {
-        let opened = self.change(&file, ALLOCATE, tools.now, OpenFile::check_writable);
+        let opened = self
+            .open(&file, true, tools.now)
+            .and_then(|open| open.check_writable().map(|()| open))
+            .map_err(|error| io_error(ALLOCATE, file.path().display(), &error));
         if is_starved(&opened) {
             let effect = FileEffect::Allocate { token, file, position, length };
             return self.starve(seat, effect, tools);
         }
-        let opened = opened.and_then(|()| {
-            self.open(&file, true, tools.now)
-                .map_err(|error| io_error(ALLOCATE, file.path().display(), &error))
-        });
         match opened {
             Ok(open) => {
                 self.busy.entry(file.identity()).or_default().is_allocating = true;

@@ -209,7 +209,7 @@ impl Log {
             Step::Clean => self.on_cleaning(now, outcome, out, events),
             Step::Age => self.on_age(outcome.read(), events),
             Step::SetAside(base, ending) => {
-                self.on_set_aside(base, ending, outcome.done(), out, events);
+                self.on_set_aside(now, (base, ending), outcome.done(), out, events);
             }
             Step::Dropped => self.on_dropped(now, outcome.done(), out, events),
             Step::Delete => self.on_deleted(outcome.done(), events),
@@ -341,6 +341,7 @@ impl Log {
             self.undo_again(out);
             self.write_epochs(now, out);
             self.seal_next(out);
+            self.drop_again(out);
             if self.state == LogState::Removing {
                 self.remove_on(out);
             }

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Disk {
     pub(crate) files: BTreeMap<PathBuf, Vec<u8>>,
-    /// The next effects of this kind fail.
+    /// The next effects of this kind fail; `names` are renames and removals.
     pub(crate) failing: Option<(&'static str, IoErrorKind)>,
     /// How often each kind of effect was performed.
     pub(crate) performed: BTreeMap<&'static str, usize>,
@@ -57,7 +57,7 @@ impl Disk {
             FileEffect::Allocate { token, .. } => ("allocate", token, FileOutcome::Done(Ok(()))),
             FileEffect::Rename { token, from, to, files } => {
                 let result = match self.failing {
-                    Some(("rename", error)) => Err(io_error(error)),
+                    Some(("rename" | "names", error)) => Err(io_error(error)),
                     _ => self.rename(&from, &to),
                 };
                 if result.is_ok() {
@@ -71,6 +71,9 @@ impl Disk {
                 ("rename", token, FileOutcome::Done(result))
             }
             FileEffect::Remove { token, path, .. } => {
+                if let Some(("names", error)) = self.failing {
+                    return Some((token, FileOutcome::Done(Err(io_error(error)))));
+                }
                 self.files.retain(|file, _| !file.starts_with(&path));
                 ("remove", token, FileOutcome::Done(Ok(())))
             }

@@ -441,6 +441,32 @@ fn a_full_disk_hinders_no_segment_from_going() {
 }
 
 #[test]
+fn where_an_older_segment_cannot_go_no_newer_one_goes() {
+    let config =
+        LogConfig { retention_bytes: Some(20_000), retention_ms: None, ..fixture_config() };
+    let mut bench = Bench::open(fixture(), config, Checkpoints::default());
+    let logs = |bench: &Bench| {
+        let names = bench.disk.files.keys().filter(|path| path.extension() == Some("log".as_ref()));
+        names.count()
+    };
+    let before = logs(&bench);
+    bench.disk.failing = Some(("names", IoErrorKind::NoSpace));
+    bench.log.apply_retention(bench.now, FIXTURE_END, &mut bench.out, &mut bench.events);
+    bench.run();
+    for _ in 0..3 {
+        bench.run_timer();
+        assert_eq!((logs(&bench), bench.log.state()), (before, LogState::Open));
+    }
+    bench.disk.failing = None;
+    bench.run_timer();
+    assert_eq!(logs(&bench), bench.log.segment_count());
+    assert!(bench.log.segment_count() < before - 2);
+    let start = bench.log.log_start_offset();
+    let bench = Bench::open(bench.disk, fixture_config(), Checkpoints::default());
+    assert_eq!((bench.log.log_start_offset(), bench.log.end_offset()), (start, FIXTURE_END));
+}
+
+#[test]
 fn a_log_that_cannot_be_renamed_on_a_full_disk_is_deleted_later() {
     let mut bench = Bench::create(LogConfig::default());
     bench.append(10, 100, 5).expect("there is room");

@@ -419,10 +419,10 @@ fn without_descriptors_accepting_pauses_and_goes_on_later() {
         .expect("an address");
     let mut first = connect(address);
     assert_served(&mut first);
-    // More than 100 cannot be served at once; those that can are.
+    // More than 100 cannot be served at once, with what the process has open itself; some can.
     let mut streams: Vec<TcpStream> = (0..160).map(|_| connect(address)).collect();
     streams[..20].iter_mut().for_each(assert_served);
-    drop(streams.drain(..100));
+    drop(streams.drain(..140));
     // Clients are accepted in their order: none of these was before.
     streams.iter_mut().for_each(assert_served);
     assert_served(&mut first);

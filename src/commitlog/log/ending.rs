@@ -43,10 +43,12 @@ enum CuttingStage {
 }
 
 /// What goes on with the segment that is deleted just now.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) enum Dropping {
-    /// So many of its files get the suffix of deleted ones yet.
-    Renaming { outstanding: u32 },
+    /// So many of its files get the suffix of deleted ones yet, or go at once.
+    Renaming { outstanding: u32, refused: Vec<(&'static str, PathBuf)> },
+    /// These can do neither on a full disk, and are tried again.
+    Refused(Offset, Vec<(&'static str, PathBuf)>),
     /// The names become durable.
     Syncing,
 }
@@ -196,6 +198,7 @@ impl Log {
         let path = self.directory.with_file_name(names::deleted_folder(&self.partition, unique));
         self.removing = Some(Removing { path, stage: RemovingStage::Waiting, due: None });
         self.retry_nothing();
+        self.dropping.take_if(|it| matches!(it, Dropping::Refused(..)));
         self.tail.clear();
         self.stop_cleaning(out);
         let waits = self.waits_for_space() && self.opening_effects == 0;
@@ -292,30 +295,35 @@ impl Log {
         }
     }
 
-    /// A file of a deleted segment has another name. A name can need space in its folder: where
-    /// there is none, the file goes at once.
+    /// A file of a deleted segment has another name, or is gone. A name can need space in its
+    /// folder: where there is none, the file goes at once, or later.
     pub(super) fn on_set_aside(
         &mut self,
-        base: Offset,
-        ending: &str,
+        now: Now,
+        (base, ending): (Offset, &'static str),
         result: IoResult<()>,
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
         match result {
-            Err(cause) if cause.kind == IoErrorKind::NoSpace => {
+            // The folder of a log that is deleted goes as a whole.
+            Err(cause) if cause.kind == IoErrorKind::NoSpace && self.removing.is_none() => {
                 let path = names::segment_file(&self.directory, base, ending);
                 let place = self.set_aside.iter().position(|(_, file)| *file.path() == *path);
-                let file = place.and_then(|place| self.set_aside.remove(place));
-                // The folder of a log that is deleted goes as a whole.
-                if let Some((_, file)) = file.filter(|_| self.removing.is_none()) {
-                    let token = LogStep(Step::Delete);
+                if let Some((_, file)) = place.and_then(|place| self.set_aside.remove(place)) {
+                    let token = LogStep(Step::SetAside(base, ending));
                     out.push(FileEffect::Remove { token, path, files: vec![file] });
+                    return;
+                }
+                tracing::warn!(partition = %self.partition, %cause, "deleted in a moment");
+                if let Some(Dropping::Renaming { refused, .. }) = &mut self.dropping {
+                    refused.push((ending, path));
                 }
             }
+            Err(cause) if cause.kind == IoErrorKind::NoSpace => {}
             result => self.on_deleted(result, events),
         }
-        self.drop_on(out);
+        self.drop_on(now, base, out);
     }
 
     /// A file that is not needed is gone. One that cannot go because the disk is full stays until
@@ -506,23 +514,40 @@ impl Log {
         let step = |ending| LogStep(Step::SetAside(segment.base, ending));
         let files = segment.set_aside(&self.directory, step, out);
         let outstanding = u32::try_from(files.len()).expect("a segment has few files");
-        self.dropping = Some(Dropping::Renaming { outstanding });
+        self.dropping = Some(Dropping::Renaming { outstanding, refused: Vec::new() });
         let due = now.mono + self.config.file_delete_delay;
         self.set_aside.extend(files.into_iter().map(|file| (due, file)));
         self.forget_places();
         self.aborted.truncate_from_start(self.segments[0].base);
     }
 
-    /// A file of the segment that is deleted has another name, or is gone.
-    fn drop_on(&mut self, out: &mut LogEffects) {
-        let Some(Dropping::Renaming { outstanding }) = &mut self.dropping else { return };
+    /// One file less of the segment that is deleted.
+    fn drop_on(&mut self, now: Now, base: Offset, out: &mut LogEffects) {
+        let Some(Dropping::Renaming { outstanding, refused }) = &mut self.dropping else { return };
         *outstanding -= 1;
         if *outstanding > 0 {
+            return;
+        }
+        if !refused.is_empty() {
+            self.dropping = Some(Dropping::Refused(base, std::mem::take(refused)));
+            self.retry_at = Some(now.mono + RETRY_AFTER);
             return;
         }
         self.dropping = Some(Dropping::Syncing);
         let directory = self.directory.clone();
         out.push(FileEffect::SyncDirectory { token: LogStep(Step::Dropped), directory });
+    }
+
+    /// Tries once more to remove what a full disk kept of a deleted segment.
+    pub(super) fn drop_again(&mut self, out: &mut LogEffects) {
+        let Some(Dropping::Refused(base, files)) = &mut self.dropping else { return };
+        let (base, files) = (*base, std::mem::take(files));
+        let outstanding = u32::try_from(files.len()).expect("a segment has few files");
+        self.dropping = Some(Dropping::Renaming { outstanding, refused: Vec::new() });
+        for (ending, path) in files {
+            let token = LogStep(Step::SetAside(base, ending));
+            out.push(FileEffect::Remove { token, path, files: Vec::new() });
+        }
     }
 
     /// The names of a deleted segment are durably gone.
@@ -534,7 +559,9 @@ impl Log {
         events: &mut Vec<LogEvent>,
     ) {
         self.dropping = None;
-        self.on_deleted(result, events);
-        self.delete_below_start(now, out);
+        match result {
+            Err(cause) if cause.kind != IoErrorKind::NotFound => self.fail(cause, events),
+            _ => self.delete_below_start(now, out),
+        }
     }
 }
