@@ -720,6 +720,8 @@ impl Log {
             self.writer.sync.done = self.writer.end;
         }
         self.note_flushed(events);
+        // Whoever waits for more may have been forgotten with a write that was taken back.
+        self.sync_on(out);
         self.seal_next(out);
         self.delete_below_start(now, out);
     }
