@@ -1,5 +1,7 @@
 //! What the controller is still to be told of the directories that partitions are in.
 
+use std::collections::BTreeMap;
+
 use base::Uuid;
 use intercom::PartitionKey;
 
@@ -9,7 +11,7 @@ const ASSIGNED_AT_ONCE_MAX: usize = 2_000;
 /// Partitions whose directories the controller does not know yet.
 #[derive(Debug, Default)]
 pub(crate) struct Assignments {
-    waiting: Vec<(PartitionKey, Uuid)>,
+    waiting: BTreeMap<PartitionKey, Uuid>,
     /// What was sent and has no answer yet.
     sent: Vec<(PartitionKey, Uuid)>,
     /// The broker was not registered; a newer image may show it.
@@ -17,9 +19,10 @@ pub(crate) struct Assignments {
 }
 
 impl Assignments {
-    /// The controller is to be told that a partition is in this directory.
+    /// The controller is to be told that a partition is in this directory, and not in one that it
+    /// was to be told before.
     pub(crate) fn add(&mut self, key: PartitionKey, directory: Uuid) {
-        self.waiting.push((key, directory));
+        self.waiting.insert(key, directory);
     }
 
     /// What to tell the controller now, if anything; one answer is awaited at a time.
@@ -27,18 +30,25 @@ impl Assignments {
         if self.waiting.is_empty() || !self.sent.is_empty() || self.waits_for_view {
             return None;
         }
-        let count = self.waiting.len().min(ASSIGNED_AT_ONCE_MAX);
-        self.sent = self.waiting.drain(..count).collect();
+        while self.sent.len() < ASSIGNED_AT_ONCE_MAX
+            && let Some(first) = self.waiting.pop_first()
+        {
+            self.sent.push(first);
+        }
         Some(self.sent.clone())
     }
 
-    /// What was told is known, or has to be told again.
-    pub(crate) fn answered(&mut self, is_known: bool) {
+    /// What was told is known, and returned; or it has to be told again, unless there is newer.
+    pub(crate) fn answered(&mut self, is_known: bool) -> Vec<(PartitionKey, Uuid)> {
         let sent = std::mem::take(&mut self.sent);
-        if !is_known {
-            self.waits_for_view = true;
-            self.waiting.extend(sent);
+        if is_known {
+            return sent;
         }
+        self.waits_for_view = true;
+        for (key, directory) in sent {
+            self.waiting.entry(key).or_insert(directory);
+        }
+        Vec::new()
     }
 
     /// There is a newer image.

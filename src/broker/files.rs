@@ -17,6 +17,10 @@ pub(crate) enum FileStep {
     Directory(u16, DirectoryStep),
     /// Of a coordinator that loads, by its partition.
     Load(Token),
+    /// A piece of a log that moves to another directory, by its partition and the copy.
+    Copy(Token, Token),
+    /// A copy that nobody wants is deleted, durably; by the partition.
+    Cancelled(Token),
     /// A call wants to know the size of a log directory's file system, by the directory's index.
     Space(Token, u16),
 }

@@ -15,6 +15,7 @@ mod life;
 mod lifecycle;
 mod machine;
 mod mail;
+mod moves;
 mod owner;
 mod partition;
 mod producer_ids;
@@ -26,6 +27,7 @@ mod spread;
 mod strays;
 mod topics;
 mod view;
+mod wanted;
 mod watches;
 
 pub use setup::{ListenerSetup, LogDirectorySetup, Setup};

@@ -19,8 +19,8 @@ use api::{Effect, FileOutcome, IoErrorKind, IoResult, SocketEffect, SocketId};
 use base::{Duration, Instant, Map, Offset, ShardId, Token, TopicPartition};
 use commitlog::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
 use intercom::{
-    Endpoint, FoundLog, LogDirectory, LogPosition, Message, QuorumReply, QuorumRequest, Reply,
-    Request,
+    Endpoint, FoundFuture, FoundLog, LogDirectory, LogPosition, Message, QuorumReply,
+    QuorumRequest, Reply, Request,
 };
 
 use crate::files::FileStep;
@@ -117,8 +117,9 @@ impl Shard {
 
     fn found_offline(&mut self, io: &mut Io<'_>, index: u16, sentence: String) {
         self.say_offline(index, &sentence);
-        let (offline, logs) = (Some(sentence), Map::default());
-        self.directory_found(io, index, LogDirectory { offline, clean_shutdown: None, logs });
+        let (offline, logs, futures) = (Some(sentence), Map::default(), Vec::new());
+        let found = LogDirectory { offline, clean_shutdown: None, logs, futures };
+        self.directory_found(io, index, found);
     }
 
     fn directory_found(&mut self, io: &mut Io<'_>, index: u16, found: LogDirectory) {
@@ -256,7 +257,10 @@ impl Shard {
             }
             QuorumReply::BrokerStopping => self.close_logs(io),
             QuorumReply::DirectoriesFailed => {}
-            QuorumReply::AssignDirectories(is_known) => self.assignments.answered(is_known),
+            QuorumReply::AssignDirectories(is_known) => {
+                let known = self.assignments.answered(is_known);
+                self.directories_assigned(io, known);
+            }
             other => unreachable!("{other:?} answers no question of the keeper"),
         }
     }
@@ -359,6 +363,11 @@ impl Shard {
                     self.log_opened(key, directory);
                     self.report_settled(io);
                 }
+                Notice::InDirectory(key, directory) => {
+                    let id = self.setup.log_directories[usize::from(directory)].id;
+                    self.assignments.add(key, id);
+                }
+                Notice::Moved => self.send_checkpoints(io),
                 Notice::DirectoryFailed(directory, sentence) => {
                     self.log_failed_directory(io, directory, sentence);
                 }
@@ -538,10 +547,27 @@ fn described(found: &FoundDirectory) -> LogDirectory {
         let topic_id = *topic_id;
         (log.clone(), FoundLog { topic_id, recovery_point, log_start_offset, first_dirty })
     });
+    let futures = found.futures.iter().map(|future| {
+        let log = &future.partition;
+        // What the checkpoint says may be of an earlier log of the name, which has moved away.
+        let recovery_point = Offset(0);
+        let log = FoundLog {
+            topic_id: future.topic_id,
+            recovery_point: if found.clean_shutdown {
+                at(&found.recovery_points, log)
+            } else {
+                recovery_point
+            },
+            log_start_offset: at(&found.log_start_offsets, log),
+            first_dirty: found.first_dirty.get(log).copied(),
+        };
+        FoundFuture { partition: future.partition.clone(), folder: future.folder.clone(), log }
+    });
     LogDirectory {
         offline: None,
         clean_shutdown: found.clean_shutdown.then(|| found.broker_epoch.unwrap_or(-1)),
         logs: logs.collect(),
+        futures: futures.collect(),
     }
 }
 

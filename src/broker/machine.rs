@@ -54,6 +54,7 @@ impl Machine for Shard {
             owner.end_of_turn(desk);
             owner.tell_news(desk);
         });
+        self.take_notices(io);
         self.assign_directories(io);
         self.settle(io);
         if let Some(favourite) = self.connections.end_of_turn(self.call_bytes, io.effects) {
@@ -248,6 +249,15 @@ impl Shard {
             FileStep::Load(partition) => {
                 self.with_owner(io, |owner, desk| owner.load_read(desk, partition, outcome));
             }
+            FileStep::Copy(partition, copy) => {
+                self.with_owner(io, |owner, desk| {
+                    owner.piece_read(desk, partition, copy, outcome);
+                });
+            }
+            FileStep::Cancelled(partition) => {
+                let result = outcome.done();
+                self.with_owner(io, |owner, desk| owner.copy_is_cancelled(desk, partition, result));
+            }
             FileStep::Directory(index, step) => self.on_directory(io, index, step, outcome),
             FileStep::Space(call, index) => {
                 let space = outcome.space().ok();
@@ -307,6 +317,7 @@ impl Shard {
                 self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
                 self.directory_failed(io, directory, sentence);
             }
+            Request::MoveReplicas(all) => self.move_replicas(io, asker, &all),
             Request::Late { id, body } => {
                 self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
                 self.on_reply(io, id, *body);

@@ -84,6 +84,13 @@ pub(crate) struct Partition {
     pub(crate) check: Option<Box<Check>>,
     /// Whether a search of its log waits to look through a batch.
     pub(crate) is_searching: bool,
+    /// While its log moves to another directory, near the end: up to where the copy is written, and
+    /// durable. Nothing is acknowledged that the copy lacks.
+    copied: Option<(Offset, Offset)>,
+    /// Whether whatever is asked waits a moment, since the copy takes the log's place.
+    pub(crate) is_held: bool,
+    /// Of a copy: whether it is to be durable.
+    pub(crate) wants_copy_synced: bool,
 }
 
 /// How far an append has come.
@@ -139,7 +146,51 @@ impl Partition {
             queue: VecDeque::new(),
             check: None,
             is_searching: false,
+            copied: None,
+            is_held: false,
+            wants_copy_synced: false,
         }
+    }
+
+    /// What its topic says of it.
+    pub(crate) fn rules(&self) -> &Arc<TopicRules> {
+        &self.rules
+    }
+
+    /// Acknowledges nothing from now on that a copy lacks, which is written and durable up to here.
+    pub(crate) fn follow(&mut self, copied: Option<(Offset, Offset)>) {
+        self.copied = copied;
+    }
+
+    /// As a copy: the high watermark of its log, as far as the copy reaches.
+    pub(crate) fn follow_high_watermark(&mut self, high_watermark: Offset) {
+        self.high_watermark = high_watermark;
+    }
+
+    /// Whether appends wait to be acknowledged.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Whether one of them waits for a sync.
+    pub(crate) fn awaits_sync(&self) -> bool {
+        self.waiting.iter().any(|one| matches!(one.durability, Durability::Synced(_)))
+    }
+
+    /// Takes the log of a copy in another directory for its own, and gives it the old one.
+    pub(crate) fn replace_log(&mut self, copy: &mut Partition) {
+        std::mem::swap(&mut self.log, &mut copy.log);
+        std::mem::swap(&mut self.directory, &mut copy.directory);
+        self.copied = None;
+        // All of it is durable.
+        self.unflushed_records = 0;
+    }
+
+    fn is_copied(&self, durability: Durability) -> bool {
+        self.copied.is_none_or(|(written, durable)| match durability {
+            Durability::Written(offset) => written >= offset,
+            Durability::Synced(offset) => durable >= offset,
+        })
     }
 
     /// Whether its topic is compacted.
@@ -411,13 +462,19 @@ impl Partition {
         (std::mem::replace(&mut self.counted_dirt, now), now)
     }
 
+    /// What its directory has counted of its dirt, and is to count no more.
+    pub(crate) fn uncount_dirt(&mut self) -> u64 {
+        std::mem::take(&mut self.counted_dirt)
+    }
+
     /// The log has written or synced more: whose appends are done, and whether there is news for
     /// those who read.
     pub(crate) fn progress(&mut self) -> Progress {
         let mut progress = Progress::default();
         let log_start_offset = self.log.log_start_offset();
         while let Some(waiting) = self.waiting.front() {
-            if !self.log.has_reached(waiting.durability) {
+            let durability = waiting.durability;
+            if !self.log.has_reached(durability) || !self.is_copied(durability) {
                 break;
             }
             let waiting = self.waiting.pop_front().expect("there is a front");
@@ -477,9 +534,9 @@ impl Partition {
         !self.queue.is_empty()
     }
 
-    /// Whether its log is still opening.
+    /// Whether its log is still opening, or another one takes its place.
     pub(crate) fn is_opening(&self) -> bool {
-        self.log.state() == LogState::Opening && !self.log.waits_for_space()
+        self.is_held || (self.log.state() == LogState::Opening && !self.log.waits_for_space())
     }
 }
 

@@ -30,6 +30,7 @@ use crate::rules::group_config;
 use crate::sessions::Sessions;
 use crate::setup::Setup;
 use crate::topics::OFFSETS_TOPIC;
+use crate::wanted::WantedDirectories;
 
 /// Questions under way at once, for each call that may be under way and each machine that it may
 /// ask: a call asks a machine one thing at a time, and as many may be left of calls that are gone.
@@ -233,6 +234,7 @@ pub struct Shard {
     pub(crate) layers: Layers,
     pub(crate) producer_ids: ProducerIds,
     pub(crate) assignments: Assignments,
+    pub(crate) wanted: WantedDirectories,
     /// Calls that wait for a newer image.
     pub(crate) awaiting_view: Vec<Token>,
     /// Topics of the image that have no owner yet.
@@ -267,6 +269,7 @@ impl Shard {
             layers: Layers::new(BrokerConfig::clone(&setup.config)),
             producer_ids: ProducerIds::default(),
             assignments: Assignments::default(),
+            wanted: WantedDirectories::default(),
             awaiting_view: Vec::new(),
             unplaced: BTreeSet::new(),
             names: Names::default(),

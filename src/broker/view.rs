@@ -138,7 +138,10 @@ impl Shard {
                 self.unplaced.insert(topic.id);
                 continue;
             }
+            let name = opening.name.clone();
+            self.wanted.forget(&name);
             self.with_owner(io, |owner, desk| owner.take_in(desk, opening));
+            self.resume_move(io, key, &name, partition);
         }
     }
 
@@ -182,9 +185,10 @@ impl Shard {
         None
     }
 
-    /// The log's directory, and what is there of it: where it was found; else where the controller
-    /// assigned it; else in the directory with the fewest logs. A log that may lie in a directory
-    /// that is offline is not made anew elsewhere (`LogManager.getOrCreateLog`).
+    /// The log's directory, and what is there of it: where it was found; else where somebody wanted
+    /// it; else where the controller assigned it; else in the directory with the fewest logs. A log
+    /// that may lie in a directory that is offline is not made anew elsewhere
+    /// (`LogManager.getOrCreateLog`).
     fn place_of_log(&self, name: &TopicPartition, partition: &Partition) -> (u16, Found) {
         if let Some(found) = self.find_log(name) {
             return found;
@@ -193,6 +197,8 @@ impl Shard {
         let assigned = partition.directory_of(self.setup.node);
         let assigned = directories.iter().position(|directory| Some(directory.id) == assigned);
         let is_offline = |index: &usize| self.is_offline(*index);
+        let wanted = self.wanted.get(name).map(usize::from);
+        let assigned = wanted.filter(|index| !self.is_offline(*index)).or(assigned);
         let first_offline = (0..directories.len()).find(is_offline);
         let was_before = !self.life.has_forgotten_logs;
         let (index, found) = match (assigned, first_offline) {
@@ -302,6 +308,7 @@ impl Shard {
         let cluster = self.overrides(image, &Resource::all_brokers());
         let node = self.setup.node.to_string();
         let own = self.overrides(image, &Resource::new(ResourceType::Broker, node.as_str()));
+        self.limit_moves(&cluster, &own);
         match self.layers.alter(cluster, own) {
             Ok(left_out) => {
                 for message in left_out {

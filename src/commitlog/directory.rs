@@ -1,11 +1,11 @@
 //! The files that a log directory has for all its logs: the checkpoints and the mark of a clean
-//! shutdown; and the folders of logs that nobody has any more.
+//! shutdown; and the folders that get other names, or go, before any log is opened.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use api::{FileEffect, FileOutcome, FileRef, IoError, IoErrorKind};
-use base::{Offset, TopicId, TopicPartition, Uuid};
+use base::{Offset, TopicId, TopicPartition};
 
 use crate::atomic_file::AtomicFile;
 use crate::names::{self, FolderName, parse_folder};
@@ -58,7 +58,7 @@ enum Step {
     CleanShutdown,
     SyncDeleted,
     RemoveDeleted,
-    SetAside,
+    Rename,
 }
 
 /// What a directory says to its owner.
@@ -95,6 +95,30 @@ pub struct FoundDirectory {
     pub first_dirty: BTreeMap<TopicPartition, Offset>,
     /// The logs, each with the topic that its `partition.metadata` names, if it can be read.
     pub logs: Vec<(TopicPartition, Option<TopicId>)>,
+    /// Copies of logs that are being moved here.
+    pub futures: Vec<FoundFuture>,
+}
+
+/// A copy that is to take the place of a log in another directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFuture {
+    /// Whose log it copies.
+    pub partition: TopicPartition,
+    /// The name of its folder.
+    pub folder: String,
+    /// The topic that its `partition.metadata` names, if it can be read.
+    pub topic_id: Option<TopicId>,
+}
+
+/// A folder that gets another name before any log is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Renaming {
+    /// The name that it has.
+    pub from: String,
+    /// Its new name. Under one of a deleted log it goes at once.
+    pub to: String,
+    /// What it is, for the broker's log.
+    pub what: &'static str,
 }
 
 /// A log directory.
@@ -105,7 +129,7 @@ pub struct Directory {
     found: FoundDirectory,
     /// Folders of deleted logs, which an earlier process did not come to remove.
     deleted: Vec<PathBuf>,
-    setting_aside: SettingAside,
+    renaming: RenamingStage,
     writing: BTreeMap<CheckpointKind, AtomicFile>,
     /// What came while a checkpoint was being written: the newest is written next.
     next: BTreeMap<CheckpointKind, Vec<(TopicPartition, Offset)>>,
@@ -113,10 +137,10 @@ pub struct Directory {
     has_failed: bool,
 }
 
-/// Whether stray logs are being set aside.
+/// Whether folders get other names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SettingAside {
-    /// None is.
+enum RenamingStage {
+    /// None does.
     Idle,
     /// So many still have their old names.
     Renaming(usize),
@@ -127,7 +151,7 @@ enum SettingAside {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reading {
     Folder,
-    /// The topic of the log with this index.
+    /// The topic of the log with this index; the copies come behind the logs.
     TopicId(usize),
     CleanShutdown,
     RemovingMark,
@@ -155,7 +179,7 @@ impl Directory {
             reading: Some(Reading::Folder),
             found: FoundDirectory::default(),
             deleted: Vec::new(),
-            setting_aside: SettingAside::Idle,
+            renaming: RenamingStage::Idle,
             writing: BTreeMap::new(),
             next: BTreeMap::new(),
             closing: None,
@@ -185,7 +209,7 @@ impl Directory {
             Step::CleanShutdown => self.on_mark(outcome, out, events),
             Step::SyncDeleted => outcome.done().map(|()| self.remove_deleted(out)),
             Step::RemoveDeleted => outcome.done(),
-            Step::SetAside => self.on_set_aside(outcome, out),
+            Step::Rename => self.on_renamed(outcome, out),
         };
         if let Err(cause) = result {
             self.has_failed = true;
@@ -221,28 +245,28 @@ impl Directory {
         self.mark_when_idle(out);
     }
 
-    /// Renames the folders of logs that belong to no partition, each with what makes its new name
-    /// unique. They are kept under it until somebody removes them (`LogManager`, stray logs). It is
-    /// over when the directory is idle.
-    pub fn set_aside(&mut self, strays: Vec<(TopicPartition, Uuid)>, out: &mut Out) {
-        if self.has_failed || strays.is_empty() {
+    /// Gives folders other names. It is over, and durable, when the directory is idle.
+    pub fn rename(&mut self, folders: Vec<Renaming>, out: &mut Out) {
+        if self.has_failed || folders.is_empty() {
             return;
         }
-        self.setting_aside = SettingAside::Renaming(strays.len());
-        for (log, unique) in strays {
-            let from = self.path.join(log.to_string());
-            let to = self.path.join(names::stray_folder(&log, unique));
-            tracing::warn!(from = %from.display(), to = %to.display(), "a stray log is set aside");
-            let token = DirectoryStep(Step::SetAside);
-            out.push(FileEffect::Rename { token, from, to, files: Vec::new() });
+        self.renaming = RenamingStage::Renaming(folders.len());
+        for Renaming { from, to, what } in folders {
+            let (from, path) = (self.path.join(from), self.path.join(&to));
+            tracing::warn!(from = %from.display(), to = %path.display(), "{what}");
+            if parse_folder(&to) == FolderName::Deleted {
+                self.deleted.push(path.clone());
+            }
+            let token = DirectoryStep(Step::Rename);
+            out.push(FileEffect::Rename { token, from, to: path, files: Vec::new() });
         }
     }
 
-    /// Whether nothing is being written or set aside, or waits to be; nothing ever is after a
+    /// Whether nothing is being written or renamed, or waits to be; nothing ever is after a
     /// failure.
     pub fn is_idle(&self) -> bool {
         let closes = self.closing.as_ref().is_some_and(|closing| !closing.is_over);
-        let settled = self.writing.is_empty() && self.setting_aside == SettingAside::Idle;
+        let settled = self.writing.is_empty() && self.renaming == RenamingStage::Idle;
         self.has_failed || (settled && !closes)
     }
 
@@ -261,7 +285,10 @@ impl Directory {
             Reading::TopicId(index) => {
                 let text = found_text(outcome)?;
                 let topic_id = text.and_then(|text| text::parse_partition_metadata(&text).ok());
-                self.found.logs[index].1 = topic_id;
+                match index.checked_sub(self.found.logs.len()) {
+                    None => self.found.logs[index].1 = topic_id,
+                    Some(index) => self.found.futures[index].topic_id = topic_id,
+                }
                 self.topic_id_from(index + 1)
             }
             Reading::CleanShutdown => {
@@ -306,8 +333,11 @@ impl Directory {
         out.push(match reading {
             Reading::Folder => FileEffect::List { token, directory: self.path.clone() },
             Reading::TopicId(index) => {
-                let log = &self.found.logs[index].0;
-                read(&format!("{log}/{}", names::PARTITION_METADATA))
+                let folder = match index.checked_sub(self.found.logs.len()) {
+                    None => self.found.logs[index].0.to_string(),
+                    Some(index) => self.found.futures[index].folder.clone(),
+                };
+                read(&format!("{folder}/{}", names::PARTITION_METADATA))
             }
             Reading::CleanShutdown => read(CLEAN_SHUTDOWN),
             Reading::RemovingMark => {
@@ -327,7 +357,11 @@ impl Directory {
             match parse_folder(&entry.name) {
                 FolderName::Log(partition) => self.found.logs.push((partition, None)),
                 FolderName::Deleted => self.deleted.push(self.path.join(&entry.name)),
-                FolderName::Future | FolderName::Stray => {
+                FolderName::Future(partition) => {
+                    let (folder, topic_id) = (entry.name, None);
+                    self.found.futures.push(FoundFuture { partition, folder, topic_id });
+                }
+                FolderName::Stray => {
                     tracing::warn!(folder = entry.name, "left as it is");
                 }
                 FolderName::Other => {}
@@ -338,7 +372,8 @@ impl Directory {
 
     /// What is read of the logs from this one on.
     fn topic_id_from(&self, index: usize) -> Reading {
-        if index < self.found.logs.len() { Reading::TopicId(index) } else { Reading::CleanShutdown }
+        let count = self.found.logs.len() + self.found.futures.len();
+        if index < count { Reading::TopicId(index) } else { Reading::CleanShutdown }
     }
 
     /// Their names must not come to be those of logs again when what is in them is gone in part:
@@ -360,16 +395,19 @@ impl Directory {
         }
     }
 
-    fn on_set_aside(&mut self, outcome: FileOutcome, out: &mut Out) -> Result<(), IoError> {
+    fn on_renamed(&mut self, outcome: FileOutcome, out: &mut Out) -> Result<(), IoError> {
         outcome.done()?;
-        self.setting_aside = match self.setting_aside {
-            SettingAside::Renaming(1) => {
-                let token = DirectoryStep(Step::SetAside);
+        self.renaming = match self.renaming {
+            RenamingStage::Renaming(1) => {
+                let token = DirectoryStep(Step::Rename);
                 out.push(FileEffect::SyncDirectory { token, directory: self.path.clone() });
-                SettingAside::Syncing
+                RenamingStage::Syncing
             }
-            SettingAside::Renaming(left) => SettingAside::Renaming(left - 1),
-            SettingAside::Syncing | SettingAside::Idle => SettingAside::Idle,
+            RenamingStage::Renaming(left) => RenamingStage::Renaming(left - 1),
+            RenamingStage::Syncing | RenamingStage::Idle => {
+                self.remove_deleted(out);
+                RenamingStage::Idle
+            }
         };
         Ok(())
     }
@@ -463,7 +501,7 @@ mod tests {
     use std::path::Path;
     use std::sync::Arc;
 
-    use base::PartitionIndex;
+    use base::{PartitionIndex, Uuid};
 
     use super::*;
     use crate::testing::{Disk, io_error};
@@ -544,14 +582,31 @@ mod tests {
             "b-0/00000000000000000000.log",
             "c-0/00000000000000000000.log",
             "d-0.0123456789abcdef0123456789abcdef-stray/00000000000000000000.log",
+            "e-0.0123456789abcdef0123456789abcdef-future/00000000000000000000.log",
         ] {
             disk.files.insert(Path::new("data").join(name), Vec::new());
         }
         let (mut bench, found) = Bench::open(disk);
         assert_eq!(found.logs, ["a", "b", "c"].map(|topic| (partition(topic), None)));
-        let strays = ["a", "b"].map(|topic| (partition(topic), Uuid([0xab; 16])));
+        let future = FoundFuture {
+            partition: partition("e"),
+            folder: "e-0.0123456789abcdef0123456789abcdef-future".to_owned(),
+            topic_id: None,
+        };
+        assert_eq!(found.futures, [future]);
+        let unique = Uuid([0xab; 16]);
+        let stray = |topic| Renaming {
+            from: partition(topic).to_string(),
+            to: names::stray_folder(&partition(topic), unique),
+            what: "a stray log",
+        };
+        let gone = Renaming {
+            to: names::deleted_folder(&partition("e"), unique),
+            from: "e-0.0123456789abcdef0123456789abcdef-future".to_owned(),
+            what: "a copy that nobody wants",
+        };
         assert!(bench.directory.is_idle());
-        bench.directory.set_aside(strays.to_vec(), &mut bench.out);
+        bench.directory.rename(vec![stray("a"), stray("b"), gone], &mut bench.out);
         assert!(!bench.directory.is_idle());
         bench.run();
         assert!(bench.directory.is_idle());
@@ -566,7 +621,7 @@ mod tests {
         assert_eq!(bench.disk.files.keys().cloned().collect::<Vec<_>>(), expected);
         // Where the disk refuses, nothing waits for it.
         bench.disk.failing = Some(("rename", IoErrorKind::Other));
-        bench.directory.set_aside(vec![(partition("c"), Uuid::ZERO)], &mut bench.out);
+        bench.directory.rename(vec![stray("c")], &mut bench.out);
         bench.run();
         assert!(bench.directory.is_idle());
         assert!(matches!(bench.events[..], [DirectoryEvent::Failed { .. }]));

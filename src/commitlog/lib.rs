@@ -37,12 +37,15 @@ pub use aborted::AbortedTransaction;
 pub use atomic_file::AtomicFile;
 pub use case::{Case, Cases};
 pub use config::{Checkpoints, LogConfig, LogParams};
-pub use directory::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
-pub use log::{
-    AppendBatch, AppendError, AppendInfo, Cleanable, CleaningLimits, Durability, Log, LogEffects,
-    LogState, OffsetOutOfRange, Read, ReadError, ReadPlan, ReadRequest, UNWRITTEN_BYTES_MAX,
+pub use directory::{
+    CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory, FoundFuture, Renaming,
 };
-pub use names::{FolderName, parse_folder};
+pub use log::{
+    AppendBatch, AppendError, AppendInfo, Cleanable, CleaningLimits, CopyPlace, CopyRead,
+    Durability, Log, LogEffects, LogState, OffsetOutOfRange, Read, ReadError, ReadPlan,
+    ReadRequest, UNWRITTEN_BYTES_MAX,
+};
+pub use names::{FolderName, deleted_folder, future_folder, parse_folder, stray_folder};
 pub use producers::{
     BadSnapshot, EarlierBatch, ProducerError, ProducerState, format_snapshot, parse_snapshot,
 };

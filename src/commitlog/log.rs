@@ -3,6 +3,7 @@
 mod append;
 mod cleaning;
 mod ending;
+mod moving;
 mod place;
 mod producers;
 mod read;
@@ -35,6 +36,7 @@ use search::{FLOWS_MAX, Flow, IndexWindow};
 pub use append::{AppendBatch, AppendError, AppendInfo, UNWRITTEN_BYTES_MAX};
 pub use cleaning::{Cleanable, CleaningLimits};
 pub use ending::OffsetOutOfRange;
+pub use moving::{CopyPlace, CopyRead};
 pub use place::ReadError;
 pub use read::{Read, ReadPlan, ReadRequest};
 
@@ -109,6 +111,9 @@ pub struct Log {
     cutting: Option<ending::Cutting>,
     dropping: Option<ending::Dropping>,
     removing: Option<ending::Removing>,
+    renaming: Option<moving::Renaming>,
+    /// Files of deleted segments that are being removed.
+    removals: u32,
     /// The last segment was sealed too: the log closes.
     is_sealed: bool,
 }
@@ -128,8 +133,13 @@ struct EpochsFile {
 impl Log {
     /// Makes the folder and files of a new log. [`LogEvent::Opened`] says that it is done.
     pub fn create(params: LogParams, out: &mut LogEffects) -> Self {
+        Self::create_at(params, Offset(0), out)
+    }
+
+    /// The same for a log that begins at `start`: a copy of one that begins there.
+    pub fn create_at(params: LogParams, start: Offset, out: &mut LogEffects) -> Self {
         let before = out.len();
-        let opening = Opening::create(params.clone(), out);
+        let opening = Opening::create(params.clone(), start, out);
         Self::new(params, Some(opening), out.len() - before)
     }
 
@@ -178,6 +188,8 @@ impl Log {
             cutting: None,
             dropping: None,
             removing: None,
+            renaming: None,
+            removals: 0,
             is_sealed: false,
         }
     }
@@ -212,7 +224,11 @@ impl Log {
                 self.on_set_aside(now, (base, ending), outcome.done(), out, events);
             }
             Step::Dropped => self.on_dropped(now, outcome.done(), out, events),
-            Step::Delete => self.on_deleted(outcome.done(), events),
+            Step::Delete => {
+                self.removals -= 1;
+                self.on_deleted(outcome.done(), events);
+            }
+            Step::Rename => self.on_renamed(now, outcome.done(), out, events),
             Step::Truncate => self.on_cut(outcome.done(), out, events),
             Step::Remove => self.on_removed(now, outcome.done(), out, events),
         }
@@ -316,7 +332,8 @@ impl Log {
 
     /// When [`Log::on_timer`] wants to be called.
     pub fn next_timer(&self) -> Option<Instant> {
-        let first_file = self.set_aside.front().map(|(due, _)| *due);
+        let is_still = self.renaming.is_some();
+        let first_file = self.set_aside.front().filter(|_| !is_still).map(|(due, _)| *due);
         let folder = self.removing.as_ref().and_then(|removing| removing.due);
         let cleaning = self.cleaning_resumes_at();
         [first_file, self.retry_at, folder, cleaning].into_iter().flatten().min()
@@ -338,6 +355,7 @@ impl Log {
                 self.opening_effects = out.len() - before;
                 return;
             }
+            self.rename_again(out);
             self.undo_again(out);
             self.write_epochs(now, out);
             self.seal_next(out);
@@ -439,6 +457,7 @@ impl Log {
         self.set_aside.clear();
         self.dropping = None;
         self.retry_at = None;
+        self.renaming = None;
         self.give_up_cleaning();
         self.writer.give_up();
         // What the file lacks is still asked for, by the last checkpoint.
@@ -473,8 +492,9 @@ impl Log {
 
     /// Writes the checkpoint of the epochs, if it lacks something and no write is under way.
     fn write_epochs(&mut self, now: Now, out: &mut LogEffects) {
-        let waits =
-            self.retry_at.is_some_and(|at| at > now.mono) || self.state == LogState::Removing;
+        let waits = self.retry_at.is_some_and(|at| at > now.mono)
+            || self.state == LogState::Removing
+            || self.renaming.is_some();
         if !self.epochs_file.stale || self.epochs_file.writing.is_some() || waits {
             return;
         }

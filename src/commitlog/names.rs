@@ -29,6 +29,9 @@ pub(crate) const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 /// Where the id of the topic stands, in a log's folder.
 pub(crate) const PARTITION_METADATA: &str = "partition.metadata";
 
+const DELETE_ENDING: &str = "-delete";
+const FUTURE_ENDING: &str = "-future";
+const STRAY_ENDING: &str = "-stray";
 const OFFSET_DIGITS: usize = 20;
 /// The longest name of a file that Kafka takes, in bytes.
 const NAME_BYTES_MAX: usize = 255;
@@ -55,7 +58,7 @@ pub enum FolderName {
     /// A log that was deleted, and whose files are about to go: `topic-3.<32 digits>-delete`.
     Deleted,
     /// A copy of a log that is being moved here from another directory: `topic-3.<…>-future`.
-    Future,
+    Future(TopicPartition),
     /// A log that belongs to no partition that is known: `topic-3.<…>-stray`.
     Stray,
     /// No log.
@@ -64,44 +67,52 @@ pub enum FolderName {
 
 /// Reads the name of a folder.
 pub fn parse_folder(name: &str) -> FolderName {
-    for (ending, kind) in [
-        ("-delete", FolderName::Deleted),
-        ("-future", FolderName::Future),
-        ("-stray", FolderName::Stray),
-    ] {
-        if name.strip_suffix(ending).is_some_and(|rest| rest.contains('.')) {
-            return kind;
-        }
+    let aside = |ending: &str| name.strip_suffix(ending)?.rsplit_once('.').map(|(log, _)| log);
+    if aside(DELETE_ENDING).is_some() {
+        return FolderName::Deleted;
     }
-    let Some((topic, partition)) = name.rsplit_once('-') else { return FolderName::Other };
+    if aside(STRAY_ENDING).is_some() {
+        return FolderName::Stray;
+    }
+    if let Some(log) = aside(FUTURE_ENDING) {
+        return parse_log(log).map_or(FolderName::Other, FolderName::Future);
+    }
+    parse_log(name).map_or(FolderName::Other, FolderName::Log)
+}
+
+fn parse_log(name: &str) -> Option<TopicPartition> {
+    let (topic, partition) = name.rsplit_once('-')?;
     let is_number = !partition.is_empty() && partition.bytes().all(|byte| byte.is_ascii_digit());
-    match partition.parse() {
-        Ok(partition) if is_number && !topic.is_empty() => {
-            let partition = PartitionIndex(partition);
-            FolderName::Log(TopicPartition { topic: Arc::from(topic), partition })
-        }
-        _ => FolderName::Other,
-    }
+    let partition = partition.parse().ok().filter(|_| is_number && !topic.is_empty())?;
+    Some(TopicPartition { topic: Arc::from(topic), partition: PartitionIndex(partition) })
 }
 
 /// The name of the folder into which a deleted log is renamed: the topic is cut so that the whole
 /// is no longer than a file system takes (`LocalLog.logDeleteDirName`).
-pub(crate) fn deleted_folder(partition: &TopicPartition, unique: Uuid) -> String {
-    folder_aside(partition, unique, "-delete")
+pub fn deleted_folder(partition: &TopicPartition, unique: Uuid) -> String {
+    folder_aside(partition, unique, DELETE_ENDING)
 }
 
 /// The name of the folder into which a log is renamed that belongs to another topic than its name
 /// says (`LocalLog.logStrayDirName`).
-pub(crate) fn stray_folder(partition: &TopicPartition, unique: Uuid) -> String {
-    folder_aside(partition, unique, "-stray")
+pub fn stray_folder(partition: &TopicPartition, unique: Uuid) -> String {
+    folder_aside(partition, unique, STRAY_ENDING)
+}
+
+/// The name of the folder of a copy that will take a log's place (`LocalLog.logFutureDirName`).
+/// `None` where it would be longer than Kafka lets it be: the topic is not cut in it, since it is
+/// all that tells whose copy it is.
+pub fn future_folder(partition: &TopicPartition, unique: Uuid) -> Option<String> {
+    let name = format!("{partition}.{}{FUTURE_ENDING}", hex(unique));
+    (name.len() <= NAME_BYTES_MAX).then_some(name)
+}
+
+fn hex(unique: Uuid) -> String {
+    unique.0.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn folder_aside(partition: &TopicPartition, unique: Uuid, ending: &str) -> String {
-    let mut hex = String::with_capacity(32);
-    for byte in unique.0 {
-        hex.push_str(&format!("{byte:02x}"));
-    }
-    let tail = format!("-{}.{hex}{ending}", partition.partition);
+    let tail = format!("-{}.{}{ending}", partition.partition, hex(unique));
     let room = NAME_BYTES_MAX.saturating_sub(tail.len());
     let topic: String = partition.topic.chars().take(room).collect();
     format!("{topic}{tail}")
@@ -138,6 +149,10 @@ mod tests {
             let partition = PartitionIndex(partition);
             FolderName::Log(TopicPartition { topic: Arc::from(topic), partition })
         };
+        let future = |topic: &str, partition| {
+            let partition = PartitionIndex(partition);
+            FolderName::Future(TopicPartition { topic: Arc::from(topic), partition })
+        };
         let table = [
             ("orders-0", log("orders", 0)),
             ("a-b-12", log("a-b", 12)),
@@ -146,7 +161,8 @@ mod tests {
             ("orders-x", FolderName::Other),
             ("orders-+1", FolderName::Other),
             ("orders-0.0123456789abcdef0123456789abcdef-delete", FolderName::Deleted),
-            ("orders-0.0123456789abcdef0123456789abcdef-future", FolderName::Future),
+            ("a.b-3.0123456789abcdef0123456789abcdef-future", future("a.b", 3)),
+            ("orders.0123456789abcdef0123456789abcdef-future", FolderName::Other),
             ("orders-0.0123456789abcdef0123456789abcdef-stray", FolderName::Stray),
         ];
         for (name, parsed) in table {
@@ -157,5 +173,19 @@ mod tests {
         let name = deleted_folder(&partition, Uuid([0xab; 16]));
         assert_eq!(name.len(), NAME_BYTES_MAX);
         assert_eq!(parse_folder(&name), FolderName::Deleted);
+    }
+
+    #[test]
+    fn a_copy_has_the_whole_name_of_its_topic_or_none() {
+        let partition = |length: usize| {
+            let topic = Arc::from("t".repeat(length));
+            TopicPartition { topic, partition: PartitionIndex(0) }
+        };
+        // The longest that Kafka moves.
+        let longest = partition(213);
+        let name = future_folder(&longest, Uuid([0xab; 16])).expect("it fits");
+        assert_eq!(name.len(), NAME_BYTES_MAX);
+        assert_eq!(parse_folder(&name), FolderName::Future(longest));
+        assert_eq!(future_folder(&partition(214), Uuid([0xab; 16])), None);
     }
 }

@@ -113,8 +113,8 @@ pub(crate) struct Opening {
 /// How opening began, to begin again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Begins {
-    /// A new log is made.
-    Create,
+    /// A new log is made, which begins at this offset.
+    Create(Offset),
     /// What is in the folder is opened, with what the checkpoints said.
     Open(Checkpoints),
     /// The same, and the log was open before: files that were set aside have their time yet.
@@ -181,9 +181,9 @@ struct Replay {
 }
 
 impl Opening {
-    /// Makes the folder and the files of a new log.
-    pub(crate) fn create(params: LogParams, out: &mut Out) -> Self {
-        Self::new(params, Begins::Create, out)
+    /// Makes the folder and the files of a new log that begins at `start`.
+    pub(crate) fn create(params: LogParams, start: Offset, out: &mut Out) -> Self {
+        Self::new(params, Begins::Create(start), out)
     }
 
     /// Opens the log that is in the folder.
@@ -218,9 +218,10 @@ impl Opening {
     fn new(params: LogParams, begins: Begins, out: &mut Out) -> Self {
         let directory = params.directory.clone();
         let (found, stage) = match begins {
-            Begins::Create => {
+            Begins::Create(log_start_offset) => {
                 out.push(FileEffect::MakeDirectory { token: STEP, path: directory });
-                (Checkpoints::default(), Stage::MakingFolder)
+                let found = Checkpoints { log_start_offset, ..Checkpoints::default() };
+                (found, Stage::MakingFolder)
             }
             Begins::Open(found) | Begins::OpenAgain(found) => {
                 out.push(FileEffect::List { token: STEP, directory });
@@ -783,7 +784,7 @@ impl Opening {
             self.epochs_changed |= self.epochs.clear();
         }
         if self.segments.is_empty() {
-            if !matches!(self.begins, Begins::Create) && !self.has(Case::EndsBeforeStart) {
+            if !matches!(self.begins, Begins::Create(_)) && !self.has(Case::EndsBeforeStart) {
                 self.note(Case::SegmentMissing, format_args!("one is made at {start}"));
             }
             let mut segment = Segment::empty(&self.params.directory, start, now.wall_ms);

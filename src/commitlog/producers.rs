@@ -177,6 +177,11 @@ impl Producers {
         Some(Snapshot { offset, before, content })
     }
 
+    /// Where the newest snapshot stands.
+    pub(crate) fn snapshot_end(&self) -> Offset {
+        self.snapshot_end
+    }
+
     /// The newest snapshot stands at `offset`: what was made later was not written, or that one was
     /// found.
     pub(crate) fn set_snapshot_end(&mut self, offset: Offset) {

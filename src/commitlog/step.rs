@@ -50,6 +50,8 @@ pub(crate) enum Step {
     Truncate,
     /// The folder of the log is renamed, or goes.
     Remove,
+    /// The folder of a log that is moved gets another name.
+    Rename,
 }
 
 /// Names a read or search that takes more than one turn.
@@ -138,6 +140,8 @@ pub enum LogEvent {
     },
     /// The folder of the log has another name: the partition can be made again.
     Renamed,
+    /// The folder of a log that is moved has its new name, durably ([`crate::Log::rename`]).
+    Moved,
     /// The folder of the log is gone.
     Removed,
     /// The directory can no longer be trusted. The log takes nothing from now on.

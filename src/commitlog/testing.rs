@@ -172,6 +172,11 @@ impl Bench {
         Self::run_new(disk, log, out)
     }
 
+    /// A log that was just made, on a disk of its own.
+    pub(crate) fn of(log: Log, out: LogEffects) -> Self {
+        Self::run_new(Disk::default(), log, out)
+    }
+
     fn run_new(disk: Disk, log: Log, out: LogEffects) -> Self {
         let now = Now { mono: Instant::from_nanos(1), wall_ms: 1_000_000 };
         let mut bench = Self { disk, log, out, events: Vec::new(), now };

@@ -2,7 +2,7 @@
 //! Kafka 4.4.0 wrote (`testdata/kafka`: a topic with `segment.index.bytes=64` and
 //! `index.interval.bytes=2048`, 60 records in each codec, closed in order).
 
-use api::{FileEffect, IoErrorKind, Part};
+use api::{FileEffect, FileSlice, IoErrorKind, Part};
 use base::{Duration, LeaderEpoch, Offset, Uuid};
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -10,8 +10,8 @@ use records::{Batch, BatchBuilder, Batches, Compression, NewRecord};
 
 use crate::testing::{self, Bench, Disk, appended, batch, clean};
 use crate::{
-    AppendError, Cases, Checkpoints, Durability, FoundTimestamp, LogConfig, LogEvent, LogState,
-    Read, ReadError, ReadRequest,
+    AppendError, Cases, Checkpoints, CopyPlace, CopyRead, Durability, FoundTimestamp, Log,
+    LogConfig, LogEvent, LogState, Read, ReadError, ReadRequest,
 };
 
 const FIXTURE_END: Offset = Offset(300);
@@ -1156,4 +1156,123 @@ fn a_folder_of_another_topic_is_set_aside_and_kept() {
             assert_eq!(log, is_stray, "{has_metadata} {is_found} {aside:?}");
         }
     }
+}
+
+/// Copies what is left of a log, and writes it; how many pieces that took.
+fn copy_rest(from: &Bench, place: &mut CopyPlace, to: &mut Bench) -> usize {
+    let mut pieces = 0;
+    while let CopyRead::Next { file, position, length } = from.log.copy_next(place, 1_000) {
+        let slice = FileSlice { file, position, length };
+        let batches = Batches::new(from.disk.bytes_of(&slice));
+        let whole: Vec<Batch> = batches.map_while(Result::ok).collect();
+        assert!(!whole.is_empty(), "a batch fits a piece");
+        let all: Vec<_> = whole.iter().map(appended).collect();
+        to.log.append_copied(to.now, &all).expect("there is room");
+        to.run();
+        place.advance(whole.iter().map(|batch| batch.size() as u32).sum());
+        pieces += 1;
+    }
+    pieces
+}
+
+#[test]
+fn a_copy_that_takes_the_place_of_its_log_has_what_that_had() {
+    let config = LogConfig { segment_bytes: 2_000, ..LogConfig::default() };
+    let mut old = Bench::create(config.clone());
+    for index in 0..20 {
+        old.append(3, 100, 1_000 + index).expect("there is room");
+        old.run();
+    }
+    old.log.delete_records(old.now, Offset(31), &mut old.out).expect("it is there");
+    old.run();
+    let (mut place, start) = old.log.copy_begins();
+    assert!(start <= Offset(31) && start > Offset(0), "segments below the start are gone");
+    let mut out = Vec::new();
+    // A topic whose segments may be no larger than a batch by now.
+    let config = LogConfig { segment_bytes: 100, ..config };
+    let log = Log::create_at(testing::params(config), start, &mut out);
+    let mut copy = Bench::of(log, out);
+    assert_eq!(copy.log.end_offset(), start);
+    assert!(copy_rest(&old, &mut place, &mut copy) > 1);
+    // It goes on where the log does.
+    old.append(3, 100, 2_000).expect("there is room");
+    old.run();
+    assert_eq!(copy_rest(&old, &mut place, &mut copy), 1);
+    assert!(matches!(old.log.copy_next(&mut place, 1), CopyRead::End));
+    assert_eq!(old.log.copy_left(&place), Some(0));
+    copy.log.delete_records(copy.now, Offset(31), &mut copy.out).expect("it reaches so far");
+    copy.log.request_sync(&mut copy.out);
+    copy.run();
+    assert!(copy.log.is_settled() && old.log.is_settled());
+    old.log.assign_leader_epoch(old.now, LeaderEpoch(7), &mut old.out);
+    assert!(!old.log.is_settled(), "its epochs are being written");
+    old.run();
+    copy.log.rename("u-0", &mut copy.out);
+    assert_eq!(copy.log.append(copy.now, &[]), Err(AppendError::Busy));
+    copy.run();
+    assert_eq!(copy.events.last(), Some(&LogEvent::Moved));
+    assert!(copy.disk.count("sync directory") > 0);
+    copy.log.succeed(copy.now, &mut old.log, &mut copy.out);
+    copy.run();
+    assert_eq!(copy.log.latest_leader_epoch(), Some(LeaderEpoch(7)));
+    assert_eq!(copy.log.log_start_offset(), Offset(31));
+    let end = old.log.end_offset();
+    let read = |bench: &mut Bench| bench.consume(Offset(31), end, 1_000);
+    assert_eq!(read(&mut copy), read(&mut old));
+    assert!(copy.disk.files.keys().all(|path| path.starts_with("data/u-0")));
+    old.log.remove_renamed(old.now);
+    old.run_timer();
+    assert_eq!(old.events.last(), Some(&LogEvent::Removed));
+    assert!(old.disk.files.is_empty());
+}
+
+#[test]
+fn a_copy_ends_where_its_log_does_whose_last_batches_are_gone() {
+    let mut copy = Bench::create(LogConfig::default());
+    copy.append(3, 100, 1_000).expect("there is room");
+    copy.run();
+    copy.log.skip_to(copy.now, Offset(9), &mut copy.out);
+    copy.run();
+    assert_eq!(copy.log.written_end_offset(), Offset(9));
+    copy.append(1, 100, 1_000).expect("there is room");
+    copy.run();
+    let disk = copy.close();
+    let mut again = Bench::open(disk, LogConfig::default(), clean());
+    assert_eq!(again.log.end_offset(), Offset(10));
+    let read = again.consume(Offset(0), Offset(10), 1_000);
+    assert_eq!(read.len(), 2);
+    assert_eq!(again.log.copy_place(Offset(4), &mut again.out), Ok(None));
+    again.run();
+    let place = again.log.copy_place(Offset(4), &mut again.out).expect("it is there");
+    let CopyRead::Next { length, .. } =
+        again.log.copy_next(&mut place.expect("it was found"), u32::MAX)
+    else {
+        panic!("there is a batch")
+    };
+    assert_eq!(length as usize, read[1].size());
+}
+
+#[test]
+fn a_name_that_there_is_no_space_for_is_tried_again() {
+    let mut bench = Bench::create(LogConfig::default());
+    bench.append(1, 10, 1_000).expect("there is room");
+    bench.run();
+    bench.disk.failing = Some(("rename", IoErrorKind::NoSpace));
+    bench.log.rename("u-0", &mut bench.out);
+    bench.run();
+    assert_eq!(bench.log.state(), LogState::Open);
+    bench.disk.failing = None;
+    bench.run_timer();
+    assert_eq!(bench.events.last(), Some(&LogEvent::Moved));
+    assert_eq!(bench.append(1, 10, 1_000), Err(AppendError::Busy));
+    bench.log.live_on();
+    bench.append(1, 10, 1_000).expect("it goes on");
+    bench.run();
+    let consumed = bench.consume(Offset(0), Offset(2), 1_000);
+    assert_eq!(consumed.len(), 2);
+    // A disk that fails ends it.
+    bench.disk.failing = Some(("sync directory", IoErrorKind::Other));
+    bench.log.rename("t-0", &mut bench.out);
+    bench.run();
+    assert_eq!(bench.log.state(), LogState::Failed);
 }

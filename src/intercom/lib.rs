@@ -18,13 +18,13 @@ mod quorum;
 
 pub use credits::Credits;
 pub use message::{
-    FoundLog, GroupAsk, LogDirectory, LogPosition, Message, Published, Reply, Request,
+    FoundFuture, FoundLog, GroupAsk, LogDirectory, LogPosition, Message, Published, Reply, Request,
 };
 pub use metadata::Endpoint;
 pub use partition::{
     ActiveProducer, AppendAnswer, AppendAsk, AppendPartition, Appended, DeletePartition, Deleted,
     EpochEnd, EpochEndPartition, FetchAsk, FetchPartition, Fetched, FoundOffset, FoundProducers,
-    LogSize, News, OffsetsPartition, ProducersPartition, Watch,
+    LogSize, News, OffsetsPartition, ProducersPartition, WantedDirectory, Watch,
 };
 pub use placement::{PartitionKey, Placement};
 pub use quorum::{ProducerIdBlock, QuorumReply, QuorumRequest};

@@ -6,10 +6,12 @@ use api::SocketId;
 use base::{LeaderEpoch, Map, NodeId, Offset, Token, TopicId, TopicPartition};
 use group::{GroupCall, GroupReply};
 use metadata::Image;
+use protocol::ErrorCode;
 
 use crate::partition::{
     AppendAnswer, AppendAsk, DeletePartition, Deleted, EpochEnd, EpochEndPartition, FetchAsk,
     Fetched, FoundOffset, FoundProducers, LogSize, News, OffsetsPartition, ProducersPartition,
+    WantedDirectory,
 };
 use crate::placement::{PartitionKey, Placement};
 use crate::quorum::{QuorumReply, QuorumRequest};
@@ -83,6 +85,8 @@ pub enum Request {
     Group(Vec<GroupAsk>),
     /// Sizes of all logs of the shard.
     LogSizes,
+    /// Keep replicas in other log directories.
+    MoveReplicas(Arc<[WantedDirectory]>),
     /// To a home shard: the answer to a question that was answered by [`Reply::Later`]. Answered by
     /// [`Reply::Taken`].
     Late {
@@ -141,6 +145,9 @@ pub enum Reply {
     Later,
     /// The sizes.
     LogSizes(Vec<LogSize>),
+    /// What comes of the moves of those replicas that the answering shard owns, by their indexes in
+    /// the request.
+    MoveReplicas(Vec<(usize, ErrorCode)>),
     /// The checkpoints are written; the offset is that of the request.
     Checkpointed(Offset),
     /// The news has arrived.
@@ -165,6 +172,8 @@ pub struct LogDirectory {
     pub clean_shutdown: Option<i64>,
     /// The logs that are in it, with where its checkpoints say that they stand.
     pub logs: Map<TopicPartition, FoundLog>,
+    /// Copies that are to take the places of logs in other directories.
+    pub futures: Vec<FoundFuture>,
 }
 
 impl LogDirectory {
@@ -174,6 +183,7 @@ impl LogDirectory {
             offline: self.offline.clone(),
             clean_shutdown: self.clean_shutdown,
             logs: Map::default(),
+            futures: Vec::new(),
         }
     }
 }
@@ -189,6 +199,17 @@ pub struct FoundLog {
     pub log_start_offset: Offset,
     /// Everything below was compacted; none of a log that never was.
     pub first_dirty: Option<Offset>,
+}
+
+/// A copy of a log that was being made when the node ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFuture {
+    /// Whose log it copies.
+    pub partition: TopicPartition,
+    /// The name of its folder.
+    pub folder: String,
+    /// What the directory says of it.
+    pub log: FoundLog,
 }
 
 /// Where the log of a partition stands, for the checkpoints of its directory.

@@ -1,7 +1,9 @@
 //! What a connection's home shard asks of the shard that owns a partition.
 
 use api::{Part, SocketId};
-use base::{Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, Token};
+use base::{
+    Instant, LeaderEpoch, Offset, ProducerEpoch, ProducerId, ShardId, Token, TopicPartition,
+};
 use bytes::Bytes;
 use protocol::ErrorCode;
 
@@ -306,6 +308,22 @@ pub struct LogSize {
     pub directory: u16,
     /// Bytes of its segments.
     pub size_bytes: u64,
+    /// By how many offsets it is behind the log that it copies; −1 where that is offline.
+    pub offset_lag: i64,
+    /// Whether it is a copy that will take the place of a log in another directory.
+    pub is_future: bool,
+}
+
+/// Keep a replica in this log directory (AlterReplicaLogDirs). It is told to every data shard:
+/// whoever makes the log of a partition that is not there yet has to know.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedDirectory {
+    /// Which partition.
+    pub partition: TopicPartition,
+    /// The same, and who owns it and answers; none while nobody does.
+    pub owned: Option<(PartitionKey, ShardId)>,
+    /// The directory, by its index.
+    pub directory: u16,
 }
 
 #[cfg(test)]

@@ -109,6 +109,8 @@ fn result(shard: &Shard, state: &DescribeLogDirs, index: usize) -> DescribeLogDi
             topics.entry(name).or_default().push(DescribeLogDirsPartition {
                 partition_index,
                 partition_size: i64::try_from(size.size_bytes).unwrap_or(i64::MAX),
+                offset_lag: size.offset_lag,
+                is_future_key: size.is_future,
                 ..Default::default()
             });
         }

@@ -1,6 +1,7 @@
 //! One file per API: how a request is taken apart, whom it is asked of, and how the answers become
 //! a response. The table of handlers is also what ApiVersions advertises.
 
+pub(crate) mod alter_replica_log_dirs;
 pub(crate) mod api_versions;
 pub(crate) mod creation;
 pub(crate) mod delete_records;
@@ -44,7 +45,7 @@ const fn one_by_one(api_key: ApiKey, start: Start) -> Handler {
 }
 
 /// The APIs that are whole, by number.
-static HANDLERS: [Handler; 38] = [
+static HANDLERS: [Handler; 39] = [
     Handler { api_key: ApiKey::Produce, pipelined: true, start: produce::start },
     one_by_one(ApiKey::Fetch, fetch::start),
     one_by_one(ApiKey::ListOffsets, list_offsets::start),
@@ -66,6 +67,7 @@ static HANDLERS: [Handler; 38] = [
     one_by_one(ApiKey::OffsetForLeaderEpoch, offset_for_leader_epoch::start),
     one_by_one(ApiKey::DescribeConfigs, describe_configs::start),
     one_by_one(ApiKey::AlterConfigs, forwarded::alter_configs),
+    one_by_one(ApiKey::AlterReplicaLogDirs, alter_replica_log_dirs::start),
     one_by_one(ApiKey::DescribeLogDirs, describe_log_dirs::start),
     one_by_one(ApiKey::CreatePartitions, forwarded::create_partitions),
     one_by_one(ApiKey::DeleteGroups, groups::delete),

@@ -54,7 +54,9 @@ impl Owner {
         let mut dirtiest: Option<(f64, Token)> = None;
         let compacted =
             |token: &Token| self.partitions.get(*token).is_some_and(Partition::compacts);
-        for token in self.by_key.values().copied().filter(compacted).collect::<Vec<Token>>() {
+        let stays = |token: &Token| !self.moves.has(*token);
+        let tokens = self.by_key.values().copied().filter(compacted).filter(stays);
+        for token in tokens.collect::<Vec<Token>>() {
             let up_to = self.partition(token).last_stable_offset();
             let mut found = None;
             self.with_log(desk, token, |log, now, effects, _| {

@@ -156,6 +156,25 @@ impl Owner {
         self.directories.is_any_behind |= disk.dirty_bytes >= self.directories.dirty_bytes_max;
     }
 
+    /// A partition gets another log: what was counted of the old one counts no more.
+    pub(super) fn uncount_dirt(&mut self, token: Token) {
+        let partition = self.partition(token);
+        let (directory, counted) = (partition.directory, partition.uncount_dirt());
+        partition.is_listed_dirty = false;
+        let disk = self.directories.disks.entry(directory).or_default();
+        disk.dirty_bytes -= counted;
+        disk.cleaning.remove(&token);
+        disk.dirty.retain(|other| *other != token);
+    }
+
+    /// What waits in the queue of a partition waits for another directory from now on.
+    pub(super) fn moves_waiting_bytes(&mut self, token: Token, from: u16, to: u16) {
+        let parts = self.partition(token).queue.iter();
+        let bytes: usize = parts.map(|(part, _)| part.records.len()).sum();
+        self.directories.disks.entry(from).or_default().waiting_bytes -= bytes;
+        self.directories.disks.entry(to).or_default().waiting_bytes += bytes;
+    }
+
     /// Brings to the disk what has been dirty for the longest, where a directory has much dirt.
     pub(super) fn clean_early(&mut self, desk: &mut Desk<'_>) {
         let clean_at = self.directories.dirty_bytes_max / 2;
@@ -205,6 +224,14 @@ impl Owner {
 
     /// Nothing more comes of a log: who waits for it is told.
     pub(super) fn log_is_offline(&mut self, desk: &mut Desk<'_>, token: Token) {
+        if let Some(source) = self.moves.source_of(token) {
+            self.copy_has_failed(desk, source);
+        } else if self.moves.is_arriving(token) {
+            // The copy has everything, and is taking its place.
+            return;
+        } else if self.moves.has(token) {
+            self.source_has_failed(token);
+        }
         self.opening.remove(&token);
         self.has_left(token);
         self.end_host(desk, token);
@@ -248,6 +275,8 @@ impl Owner {
     pub(crate) fn unclosed_directories(&self) -> Vec<u16> {
         let opening = self.opening.iter().filter_map(|token| self.partitions.get(*token));
         let mut all = self.directories.unclosed.clone();
+        // One that is held only waits for another log.
+        let opening = opening.filter(|partition| !partition.is_held);
         all.extend(opening.map(|partition| partition.directory));
         all.into_iter().collect()
     }

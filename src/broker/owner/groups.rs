@@ -133,9 +133,16 @@ impl Owner {
     /// Gives out what the coordinators of this turn have decided; what is not answered by then and
     /// may wait for long gives its slot of the lane back.
     pub(super) fn end_group_turn(&mut self, desk: &mut Desk<'_>) {
+        let mut held = Vec::new();
         while let Some(token) = self.hosts.called.pop() {
-            self.give_outputs(desk, token);
+            // What it wants appended waits for the log that takes the place of this one.
+            if self.partitions.get(token).is_some_and(|partition| partition.is_held) {
+                held.push(token);
+            } else {
+                self.give_outputs(desk, token);
+            }
         }
+        self.hosts.called = held;
         for token in std::mem::take(&mut self.hosts.patient) {
             if let Some(Serving::Group { gathering, is_late }) = self.serving.get_mut(token) {
                 *is_late = true;
@@ -167,6 +174,17 @@ impl Owner {
         if let Some(host) = self.hosts.by_partition.get_mut(&token) {
             host.coordinator.high_watermark(high_watermark);
             self.hosts.called.push(token);
+        }
+    }
+
+    /// A partition has another log: its coordinator goes on.
+    pub(super) fn call_host(&mut self, desk: &mut Desk<'_>, token: Token) {
+        if !self.hosts.by_partition.contains_key(&token) {
+            return;
+        }
+        self.hosts.called.push(token);
+        if self.locating_loads.remove(&(token, None)).is_some() {
+            self.load_more(desk, token);
         }
     }
 

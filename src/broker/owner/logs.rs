@@ -82,8 +82,11 @@ impl Owner {
     /// The rules of a topic have changed.
     pub(crate) fn set_rules(&mut self, key: PartitionKey, rules: &Arc<TopicRules>) {
         let token = self.by_key.get(&key).copied();
-        if let Some(partition) = token.and_then(|token| self.partitions.get_mut(token)) {
-            partition.set_rules(Arc::clone(rules));
+        let copy = token.and_then(|token| self.moves.all.get(&token)).map(|moved| moved.copy);
+        for token in token.into_iter().chain(copy) {
+            if let Some(partition) = self.partitions.get_mut(token) {
+                partition.set_rules(Arc::clone(rules));
+            }
         }
     }
 
@@ -124,6 +127,7 @@ impl Owner {
             self.leaving.insert(token, offset);
         }
         self.opening.remove(&token);
+        self.delete_copy(desk, token, offset);
         self.end_host(desk, token);
         self.refuse_waiting(desk, token);
         self.wake(token);
@@ -137,6 +141,7 @@ impl Owner {
     /// Begins to close every log in order; [`Notice::AllClosed`] comes at the end. A deleted one
     /// whose folder still has its name is waited for too: the next start would find a stray.
     pub(crate) fn close_all(&mut self, desk: &mut Desk<'_>) {
+        let (later, copies) = self.stop_moving(desk);
         let open = |token: &Token| {
             let partition = self.partitions.get(*token);
             partition.is_some_and(|partition| partition.log.state() == LogState::Open)
@@ -147,25 +152,34 @@ impl Owner {
         };
         let open: Vec<Token> = self.by_key.values().copied().filter(open).collect();
         let leaving = self.leaving.keys().copied().filter(removing);
-        self.closing = open.iter().copied().chain(leaving).collect();
+        self.closing = open.iter().chain(&later).chain(&copies).copied().chain(leaving).collect();
         if self.closing.is_empty() {
             return self.notices.push(Notice::AllClosed);
         }
-        for token in open {
-            self.end_host(desk, token);
-            self.with_log(desk, token, |log, now, effects, events| {
-                log.flush_turn(now, effects);
-                log.close(now, effects, events);
-            });
-            self.refuse_queue(desk, token);
+        for token in open.into_iter().chain(copies) {
+            if !later.contains(&token) {
+                self.close_one(desk, token);
+            }
         }
+    }
+
+    /// Begins to close a log.
+    pub(super) fn close_one(&mut self, desk: &mut Desk<'_>, token: Token) {
+        self.end_host(desk, token);
+        self.with_log(desk, token, |log, now, effects, events| {
+            log.flush_turn(now, effects);
+            log.close(now, effects, events);
+        });
+        self.refuse_queue(desk, token);
     }
 
     /// Where each log stands, for the checkpoints of its directory.
     pub(crate) fn positions(&self) -> Vec<LogPosition> {
         // A deleted log has given its name away.
-        let here = self.by_key.values().filter_map(|token| self.partitions.get(*token));
-        here.filter_map(Partition::position).collect()
+        let here = self.by_key.values().copied();
+        let copies = self.moves.copies_and_logs().map(|(_, copy)| copy);
+        let all = here.chain(copies).filter_map(|token| self.partitions.get(token));
+        all.filter_map(Partition::position).collect()
     }
 
     /// Something of a log's files is done.
@@ -184,6 +198,7 @@ impl Owner {
         });
         self.search_later(token);
         self.touch(token);
+        self.moves.wake(token);
     }
 
     /// Does what has come due.
@@ -201,6 +216,7 @@ impl Owner {
                     }
                 }
                 Alarm::Coordinator(token) => self.coordinator_alarm(desk, token),
+                Alarm::Move(token) => self.move_alarm(token),
                 Alarm::Flush(token) => {
                     let Some(partition) = self.partitions.get_mut(token) else { continue };
                     partition.flushed_by_time();
@@ -226,6 +242,7 @@ impl Owner {
 
     /// One write a partition, and a sync where the topic demands one.
     pub(crate) fn end_of_turn(&mut self, desk: &mut Desk<'_>) {
+        self.go_on_moving(desk);
         self.end_group_turn(desk);
         self.append_what_waited(desk);
         self.go_on_working(desk);
@@ -236,7 +253,8 @@ impl Owner {
             if partition.log.needs_flush() {
                 partition.log.flush_turn(desk.now, &mut self.log_effects);
             }
-            if partition.wants_sync() {
+            let copy_is_due = std::mem::take(&mut partition.wants_copy_synced);
+            if partition.wants_sync() || copy_is_due {
                 partition.log.request_sync(&mut self.log_effects);
             } else if let Some(flush_ms) = partition.starts_flush_timer() {
                 self.alarms.set(desk.now.mono + flush_ms, Alarm::Flush(token));
@@ -295,6 +313,10 @@ impl Owner {
     }
 
     fn on_log_event(&mut self, desk: &mut Desk<'_>, token: Token, event: LogEvent) {
+        if let Some(source) = self.moves.source_of(token) {
+            return self.on_copy_event(desk, token, source, event);
+        }
+        self.moves.wake(token);
         match event {
             LogEvent::Opened { .. } => self.opened(desk, token),
             LogEvent::Written { .. } | LogEvent::Synced { .. } => self.advanced(desk, token),
@@ -325,6 +347,7 @@ impl Owner {
             }
             LogEvent::Truncated { .. } | LogEvent::StartMoved { .. } => {}
             LogEvent::Renamed => self.has_left(token),
+            LogEvent::Moved => self.source_has_name(desk, token),
             LogEvent::Cleaned { moved } => {
                 if moved {
                     self.clean_next(desk);
@@ -389,7 +412,7 @@ impl Owner {
         self.ask_again(desk, parked);
     }
 
-    fn advanced(&mut self, desk: &mut Desk<'_>, token: Token) {
+    pub(super) fn advanced(&mut self, desk: &mut Desk<'_>, token: Token) {
         let progress = self.partition(token).progress();
         for (waiter, appended) in progress.done {
             match waiter {
@@ -429,7 +452,7 @@ impl Owner {
         }
     }
 
-    fn set_log_alarm(&mut self, token: Token) {
+    pub(super) fn set_log_alarm(&mut self, token: Token) {
         let Some(at) = self.partitions.get(token).and_then(|part| part.log.next_timer()) else {
             return;
         };

@@ -6,10 +6,12 @@
 
 mod append;
 mod cleaning;
+mod copying;
 mod directories;
 mod fetch;
 mod groups;
 mod logs;
+mod moves;
 mod offsets;
 mod producers;
 mod work;
@@ -17,16 +19,18 @@ mod work;
 pub(crate) use logs::{Found, Opening};
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use api::{Effects, FileEffect};
 use base::{Instant, Map, Now, Offset, Random, ShardId, Slab, Timers, Token};
 use cleaning::Cleaning;
-use commitlog::{LogEvent, LogStep, Ticket};
+use commitlog::{LogEvent, LogState, LogStep, Ticket};
 use directories::Directories;
 use group::{GroupConfig, GroupReply};
 use groups::Hosts;
 use intercom::{Appended, FoundOffset, GroupAsk, LogSize, Message, PartitionKey, Reply, Request};
 use metadata::Image;
+use moves::Moves;
 use protocol::ErrorCode;
 
 use crate::complaints::Complaints;
@@ -115,6 +119,8 @@ enum Alarm {
     Coordinator(Token),
     /// Records wait for the sync that the topic's `flush.ms` demands.
     Flush(Token),
+    /// It may go on moving to another directory.
+    Move(Token),
 }
 
 /// What the shard has to know of its logs.
@@ -126,6 +132,10 @@ pub(crate) enum Notice {
     Stray(PartitionKey),
     /// One is open, in this log directory.
     Opened(PartitionKey, u16),
+    /// The metadata are to name this directory, by its index, as that of a partition.
+    InDirectory(PartitionKey, u16),
+    /// One has taken the place of one in another directory: the checkpoints are to say so.
+    Moved,
     /// All that were being closed are, or never will be.
     AllClosed,
     /// A log directory, by its index, cannot be used any more; the sentence says why.
@@ -169,6 +179,7 @@ pub(crate) struct Owner {
     /// Partitions whose log is being closed, or deleted.
     closing: BTreeSet<Token>,
     directories: Directories,
+    moves: Moves,
     cleaning: Cleaning,
     serving: Slab<Serving>,
     line: Line,
@@ -209,6 +220,7 @@ impl Owner {
             leaving: Map::default(),
             closing: BTreeSet::new(),
             directories: Directories::new(setup.data_shards, setup.dirty_bytes_max),
+            moves: Moves::new(Arc::clone(&setup.log_directories), random.fork("moves")),
             cleaning: Cleaning::new(&setup.config, setup.data_shards, random.fork("cleaning")),
             random,
             serving: Slab::new(setup.calls_max * SERVING_PER_CALL_MAX),
@@ -255,6 +267,7 @@ impl Owner {
             | Request::Unwatch(_)
             | Request::Late { .. }
             | Request::DirectoryFailed { .. }
+            | Request::MoveReplicas(_)
             | Request::Checkpoints { .. } => {
                 unreachable!("a request that is for others reached the partitions")
             }
@@ -320,6 +333,7 @@ impl Owner {
             | Request::Unwatch(_)
             | Request::Late { .. }
             | Request::DirectoryFailed { .. }
+            | Request::MoveReplicas(_)
             | Request::Checkpoints { .. } => return None,
         };
         keys.filter_map(|key| self.by_key.get(&key).copied())
@@ -367,12 +381,25 @@ impl Owner {
     }
 
     fn log_sizes(&self) -> Vec<LogSize> {
-        let size = |(_, partition): (Token, &Partition)| LogSize {
+        let size = |partition: &Partition, offset_lag: i64, is_future: bool| LogSize {
             key: partition.key,
             directory: partition.directory,
             size_bytes: partition.log.size_bytes(),
+            offset_lag,
+            is_future,
         };
-        self.partitions.iter().map(size).collect()
+        let logs = self.by_key.values().filter_map(|token| self.partitions.get(*token));
+        let logs = logs.map(|partition| size(partition, 0, false));
+        let copies = self.moves.copies_and_logs().filter_map(|(log, copy)| {
+            let (log, copy) = (self.partitions.get(log)?, self.partitions.get(copy)?);
+            let lag = match log.log.state() {
+                // As in Kafka, it is not known.
+                LogState::Failed => -1,
+                _ => log.log.end_offset().0 - copy.log.end_offset().0,
+            };
+            Some(size(copy, lag, true))
+        });
+        logs.chain(copies).collect()
     }
 }
 
@@ -411,6 +438,7 @@ fn refuse_all(request: &Request, error: ErrorCode) -> Reply {
         | Request::Unwatch(_)
         | Request::Late { .. }
         | Request::DirectoryFailed { .. }
+        | Request::MoveReplicas(_)
         | Request::Checkpoints { .. } => {
             unreachable!("this ask waits for no partition")
         }

@@ -88,6 +88,11 @@ impl Owner {
         self.line.checks.push_back(token);
     }
 
+    /// The queue of a partition is not appended for now.
+    pub(super) fn stop_checking(&mut self, token: Token) {
+        self.line.checks.retain(|other| *other != token);
+    }
+
     /// Sees to it that the searches of a log go on, if they have a batch to look through.
     pub(super) fn search_later(&mut self, token: Token) {
         let Some(partition) = self.partitions.get_mut(token) else { return };
@@ -182,7 +187,7 @@ impl Owner {
         loop {
             let partition = self.partition(token);
             let directory = partition.directory;
-            if partition.queue.is_empty() {
+            if partition.queue.is_empty() || partition.is_held {
                 return Progress::Empty;
             }
             if partition.check.is_none() {

@@ -225,14 +225,39 @@ impl Log {
     /// # Panics
     /// If the offsets do not rise, or a header does not fit its records: the caller stamped them.
     pub fn append(&mut self, now: Now, batches: &[AppendBatch]) -> Result<AppendInfo, AppendError> {
+        self.append_up_to(now, batches, self.config.segment_bytes)
+    }
+
+    /// Takes batches of the log that this one copies: what stands there is taken, however small a
+    /// segment may be by now.
+    ///
+    /// # Errors
+    /// Nothing was taken; see [`AppendError`].
+    ///
+    /// # Panics
+    /// As [`Log::append`].
+    pub fn append_copied(
+        &mut self,
+        now: Now,
+        batches: &[AppendBatch],
+    ) -> Result<AppendInfo, AppendError> {
+        self.append_up_to(now, batches, u32::MAX)
+    }
+
+    fn append_up_to(
+        &mut self,
+        now: Now,
+        batches: &[AppendBatch],
+        segment_bytes: u32,
+    ) -> Result<AppendInfo, AppendError> {
         if self.state != LogState::Open {
             return Err(AppendError::NotOpen);
         }
         let full = self.writer.unwritten_bytes >= UNWRITTEN_BYTES_MAX;
-        if self.writer.undoing || self.cutting.is_some() || full {
+        let is_cut = self.cutting.is_some();
+        if self.writer.undoing || is_cut || self.renaming.is_some() || full {
             return Err(AppendError::Busy);
         }
-        let segment_bytes = self.config.segment_bytes;
         for batch in batches {
             let bytes = HEADER_BYTES + batch.records.len();
             let claimed = BatchHeader::read(&batch.header).batch_bytes();

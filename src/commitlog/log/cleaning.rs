@@ -276,7 +276,7 @@ impl Log {
     }
 
     /// Stops the cleaning, at once or as soon as the segments that are being replaced are.
-    pub(super) fn stop_cleaning(&mut self, out: &mut LogEffects) {
+    pub fn stop_cleaning(&mut self, out: &mut LogEffects) {
         let Some(round) = &mut self.cleaner.round else { return };
         round.is_over = true;
         if round.stage.is_swap() && self.removing.is_none() {

@@ -77,6 +77,13 @@ enum RemovingStage {
     Going,
 }
 
+impl Removing {
+    /// A log whose folder has the name of a deleted one, and goes at `due`.
+    pub(super) fn renamed(path: PathBuf, due: Instant) -> Self {
+        Self { path, stage: RemovingStage::Renamed, due: Some(due) }
+    }
+}
+
 impl Log {
     /// Moves the start of the log to `new_start`, and deletes the segments that lie below it. A
     /// start that is not above the present one changes nothing. The caller has bounded it by the
@@ -114,7 +121,7 @@ impl Log {
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
     ) {
-        if self.state != LogState::Open || self.cutting.is_some() {
+        if self.state != LogState::Open || self.cutting.is_some() || self.renaming.is_some() {
             return;
         }
         self.delete_below_start(now, out);
@@ -195,6 +202,7 @@ impl Log {
     /// If it is deleted already.
     pub fn remove(&mut self, unique: Uuid, out: &mut LogEffects) {
         assert!(self.removing.is_none(), "a log is deleted once");
+        self.live_on();
         let path = self.directory.with_file_name(names::deleted_folder(&self.partition, unique));
         self.removing = Some(Removing { path, stage: RemovingStage::Waiting, due: None });
         self.retry_nothing();
@@ -218,9 +226,9 @@ impl Log {
         let epochs = self.epochs_file.writing.is_some();
         let cuts = self.cutting.as_ref().is_some_and(|it| it.stage != CuttingStage::Waiting);
         let waits = self.retry_at.is_some();
-        let drops = self.dropping.is_some();
+        let names = self.dropping.is_some() || self.renaming.is_some();
         let busy = waits || self.writer.has_effects() || searches || epochs || cuts || cleans;
-        if busy || drops || removing.stage != RemovingStage::Waiting {
+        if busy || names || removing.stage != RemovingStage::Waiting {
             return;
         }
         removing.stage = RemovingStage::Renaming;
@@ -278,12 +286,16 @@ impl Log {
 
     /// Removes the files, and the folder, whose time has come.
     pub(super) fn remove_due(&mut self, now: Now, out: &mut LogEffects) {
+        if self.renaming.is_some() {
+            return;
+        }
         while let Some((_, file)) = self.set_aside.pop_front_if(|(due, _)| *due <= now.mono) {
             let path = file.path().to_path_buf();
             // What was not there to be renamed has the name that a new file may have by now.
             if path.as_os_str().as_encoded_bytes().ends_with(names::DELETED.as_bytes()) {
                 let token = LogStep(Step::Delete);
                 out.push(FileEffect::Remove { token, path, files: vec![file] });
+                self.removals += 1;
             }
         }
         if let Some(removing) = &mut self.removing
@@ -499,7 +511,8 @@ impl Log {
     /// the next: after a loss of power no older one may be there where a newer one is gone, since
     /// recovery would take the gap for batches that were lost.
     pub(super) fn delete_below_start(&mut self, now: Now, out: &mut LogEffects) {
-        let is_ready = self.state == LogState::Open && self.cutting.is_none();
+        let is_open = self.state == LogState::Open && self.renaming.is_none();
+        let is_ready = is_open && self.cutting.is_none();
         // While segments are replaced by cleaned ones nothing goes; the end of that brings us here.
         if !is_ready || self.dropping.is_some() || self.is_swapping() {
             return;

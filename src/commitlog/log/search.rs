@@ -244,7 +244,7 @@ impl Log {
         timestamp: Option<i64>,
         out: &mut LogEffects,
     ) -> Option<Ticket> {
-        if self.state != LogState::Open {
+        if self.state != LogState::Open || self.renaming.is_some() {
             return None;
         }
         let segment = self.segments[0].base;
@@ -436,6 +436,9 @@ impl Log {
 
     /// Begins to look for an offset: `None` when too many searches are under way.
     pub(super) fn begin_locate(&mut self, offset: Offset, out: &mut LogEffects) -> Option<Ticket> {
+        if self.renaming.is_some() {
+            return None;
+        }
         let locate = Locate::in_segment(self, self.segment_of(offset), offset);
         let next = self.locate_reads(&locate);
         let token = self.flows.insert(Some(Flow::Locate(locate))).ok()?;

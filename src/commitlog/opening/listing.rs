@@ -92,13 +92,13 @@ impl Opening {
             self.read_file(self.params.directory.join(names::PARTITION_METADATA), out);
             self.stage = Stage::ReadingMetadata;
         } else if self.params.sets_strays_aside
-            && matches!(self.begins, Begins::Create)
+            && matches!(self.begins, Begins::Create(_))
             && !self.waiting.is_empty()
         {
             // A new log has no segments yet. Nobody can tell whose these are.
             self.set_aside_stray(self.params.topic_id, out);
         } else {
-            if !matches!(self.begins, Begins::Create) {
+            if !matches!(self.begins, Begins::Create(_)) {
                 self.note(Case::MetadataMissing, format_args!("it is written again"));
             }
             self.write_metadata(out);

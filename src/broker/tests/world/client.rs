@@ -46,6 +46,8 @@ pub(crate) struct World {
     shards: u16,
     directories: &'static [&'static str],
     calls_max: usize,
+    /// Of the node, besides the usual ones.
+    settings: &'static str,
     seed: u64,
     starts: u64,
     /// What has arrived on connections whose answer nobody has taken yet.
@@ -62,7 +64,14 @@ impl World {
 
     /// A world in whose shards only a few calls can be under way at once.
     pub(crate) fn with_few_calls(seed: u64, shards: u16, calls_max: usize) -> Self {
-        Self::with(seed, shards, FaultPlan::calm(), &[DIRECTORY], calls_max)
+        Self::with(seed, shards, FaultPlan::calm(), &[DIRECTORY], calls_max, "")
+    }
+
+    /// A world whose node syncs every record before it acknowledges it, and has two directories.
+    pub(crate) fn with_syncs(seed: u64, shards: u16, faults: FaultPlan) -> Self {
+        let directories = &[DIRECTORY, SECOND_DIRECTORY];
+        let settings = "log.flush.interval.messages=1\n";
+        Self::with(seed, shards, faults, directories, Setup::CALLS_MAX, settings)
     }
 
     pub(crate) fn with_directories(
@@ -71,7 +80,7 @@ impl World {
         faults: FaultPlan,
         directories: &'static [&'static str],
     ) -> Self {
-        Self::with(seed, shards, faults, directories, Setup::CALLS_MAX)
+        Self::with(seed, shards, faults, directories, Setup::CALLS_MAX, "")
     }
 
     fn with(
@@ -80,6 +89,7 @@ impl World {
         faults: FaultPlan,
         directories: &'static [&'static str],
         calls_max: usize,
+        settings: &'static str,
     ) -> Self {
         let options = WorldOptions {
             seed,
@@ -95,8 +105,18 @@ impl World {
         }
         let cluster = Cluster::default();
         let (starts, inboxes) = (0, Vec::new());
-        let mut world =
-            Self { fake, node, cluster, shards, directories, calls_max, seed, starts, inboxes };
+        let mut world = Self {
+            fake,
+            node,
+            cluster,
+            shards,
+            directories,
+            calls_max,
+            settings,
+            seed,
+            starts,
+            inboxes,
+        };
         world.start();
         world
     }
@@ -205,7 +225,7 @@ impl World {
         let random = Random::new(self.seed ^ self.starts << 32);
         let mut seats = Vec::new();
         for shard in 0..self.shards {
-            let setup = setup(shard, self.shards, self.directories, self.calls_max);
+            let setup = setup(shard, self.shards, self.directories, self.calls_max, self.settings);
             let machine = Shard::new(setup, random.fork(&shard.to_string()));
             seats.push(Seat { core: usize::from(shard), machine: Box::new(machine) as Box<_> });
         }
@@ -225,6 +245,54 @@ impl World {
     pub(crate) fn crash(&mut self, crash: Crash) {
         self.fake.crash(self.node, crash);
         self.await_exit(&Exit::Crashed(crash));
+    }
+
+    /// The node is to crash after so many more effects. Whether it did within a while, in which
+    /// something is done again and again.
+    pub(crate) fn crashes_after(
+        &mut self,
+        effects: u64,
+        crash: Crash,
+        mut meanwhile: impl FnMut(&mut Self, usize),
+    ) -> bool {
+        self.fake.crash_after_effects(self.node, effects, crash);
+        for moment in 0..600 {
+            let until = self.now() + Duration::from_micros(100);
+            self.fake.wake_at(until, 0);
+            while let Some(event) = self.next_event(until) {
+                match event {
+                    WorldEvent::Exited(_, exit) => {
+                        assert_eq!(exit, Exit::Crashed(crash));
+                        return true;
+                    }
+                    WorldEvent::Timer(_) => break,
+                    _ => {}
+                }
+            }
+            meanwhile(self, moment);
+        }
+        self.fake.crash_after_effects(self.node, u64::MAX, crash);
+        false
+    }
+
+    /// Lets so many moments pass, and does something in each.
+    pub(crate) fn passes(&mut self, moments: usize, mut meanwhile: impl FnMut(&mut Self)) {
+        for _ in 0..moments {
+            let until = self.now() + Duration::from_micros(100);
+            self.fake.wake_at(until, 0);
+            while let Some(event) = self.next_event(until) {
+                if matches!(event, WorldEvent::Timer(_)) {
+                    break;
+                }
+            }
+            meanwhile(self);
+        }
+    }
+
+    /// The answer to a request, if it has come.
+    pub(crate) fn answered<R: Request>(&self, version: i16, begun: &Begun) -> Option<R::Response> {
+        let inbox = self.inboxes.iter().find(|(socket, _)| *socket == begun.0);
+        inbox.and_then(|(_, received)| response::<R>(version, received))
     }
 
     pub(crate) fn stop(&mut self) {
@@ -295,15 +363,31 @@ impl World {
         self.end::<R>(version, begun)
     }
 
-    /// Sends a request on a connection of its own; a connection that is refused is tried again.
+    /// Sends a request on a connection of its own.
     pub(crate) fn begin<R: Request>(&mut self, version: i16, request: &R) -> Begun {
+        let connected = self.connected();
+        self.begin_on(connected, version, request)
+    }
+
+    /// Sends a request on a connection that has had none.
+    pub(crate) fn begin_on<R: Request>(
+        &mut self,
+        socket: ClientSocket,
+        version: i16,
+        request: &R,
+    ) -> Begun {
         let frame = encode_request(7, None, version, request).expect("the version carries it");
-        let frame = frame.into_bytes();
+        self.fake.send(socket, frame.into_bytes());
+        Begun(socket)
+    }
+
+    /// A new connection; one that is refused is tried again.
+    pub(crate) fn connected(&mut self) -> ClientSocket {
         let until = self.now() + Duration::from_secs(120);
         let mut socket = self.fake.connect(self.node, PORT);
         loop {
             match self.next_event(until) {
-                Some(WorldEvent::Connected(connected)) if connected == socket => break,
+                Some(WorldEvent::Connected(connected)) if connected == socket => return socket,
                 Some(WorldEvent::Closed(closed, _)) if closed == socket => {
                     self.pause();
                     socket = self.fake.connect(self.node, PORT);
@@ -312,8 +396,6 @@ impl World {
                 None => panic!("no connection, seed {}", self.seed),
             }
         }
-        self.fake.send(socket, frame);
-        Begun(socket)
     }
 
     /// The answer to a request.
@@ -380,13 +462,19 @@ fn response<R: Request>(version: i16, received: &BytesMut) -> Option<R::Response
     Some(R::Response::decode(&mut reader, version).expect("a response"))
 }
 
-fn setup(shard: u16, data_shards: u16, directories: &[&str], calls_max: usize) -> Setup {
+fn setup(
+    shard: u16,
+    data_shards: u16,
+    directories: &[&str],
+    calls_max: usize,
+    settings: &str,
+) -> Setup {
     let list = directories.join(",");
     let text = format!(
         "process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n\
          listeners=PLAINTEXT://127.0.0.1:{PORT},C://127.0.0.1:9093\n\
          listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT\n\
-         controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={list}\n"
+         controller.quorum.voters=1@127.0.0.1:9093\nlog.dirs={list}\n{settings}"
     );
     let address = Fake::<Message>::address(fakeworld::NodeId::default(), PORT);
     Setup {

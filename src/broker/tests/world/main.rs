@@ -4,6 +4,7 @@
 mod client;
 mod directories;
 mod limits;
+mod moves;
 mod recreated;
 mod script;
 mod transactions;

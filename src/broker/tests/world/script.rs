@@ -155,15 +155,23 @@ impl Script {
         self.replay(record);
     }
 
-    /// The broker is back: it leads what is in its directories.
-    fn lead_again(&self) {
+    /// The broker leads what is in its directories, if this holds of who leads it.
+    fn lead(&self, wants: impl Fn(NodeId) -> bool) {
         let directories = {
             let image = self.cluster.lock().expect("no panic");
             image.broker(NodeId(1)).expect("it registered").directories.clone()
         };
         for key in self.partitions_in(&directories) {
-            self.change(key, |record| record.leader = 1);
+            if wants(self.leader_of(key)) {
+                self.change(key, |record| record.leader = 1);
+            }
         }
+    }
+
+    fn leader_of(&self, key: PartitionKey) -> NodeId {
+        let image = self.cluster.lock().expect("no panic");
+        let topic = image.topic(key.topic).expect("it is there");
+        topic.partition(key.partition).expect("it is there").leader
     }
 
     /// The broker has lost directories: nobody leads what is in them.
@@ -202,13 +210,17 @@ impl Script {
                     log_dirs: directories,
                     ..Default::default()
                 });
-                self.lead_again();
+                // It is back.
+                self.lead(|_| true);
                 self.publish(effects);
                 QuorumReply::BrokerReady(Ok(5))
             }
             QuorumRequest::AssignDirectories(assigned) => {
                 for (key, directory) in assigned {
                     self.change(key, |record| record.directories = Some(vec![directory]));
+                }
+                if self.registered {
+                    self.lead(|leader| leader == NodeId::NONE);
                 }
                 self.publish(effects);
                 QuorumReply::AssignDirectories(true)

@@ -29,7 +29,8 @@ impl Log {
         up_to: Offset,
         out: &mut LogEffects,
     ) -> Option<Cleanable> {
-        let busy = self.is_cleaning() || self.cutting.is_some() || self.state != LogState::Open;
+        let is_cut = self.cutting.is_some() || self.renaming.is_some();
+        let busy = self.is_cleaning() || is_cut || self.state != LogState::Open;
         if busy || !self.config.compact {
             return None;
         }

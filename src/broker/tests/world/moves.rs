@@ -1,0 +1,367 @@
+//! Replicas that move between log directories: what their clients see, and what is left whenever
+//! the node ends meanwhile.
+
+use std::path::Path;
+
+use base::NodeId;
+use bytes::Bytes;
+use fakeworld::{ClientSocket, Crash, Delay, FaultPlan, Trouble};
+use protocol::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
+use protocol::{
+    AlterReplicaLogDirsRequest, DescribeLogDirsRequest, ErrorCode, FetchRequest, ProduceRequest,
+};
+use records::Batches;
+
+use crate::client::{self, Begun, DIRECTORY, SECOND_DIRECTORY, THIRD_DIRECTORY, World};
+use crate::{TRIES, batch, fetched, produced};
+
+const BOTH: [&str; 2] = [DIRECTORY, SECOND_DIRECTORY];
+const TOPIC: &str = "orders";
+
+/// A replica as DescribeLogDirs shows it: its directory, whether it is a copy, how far it lags.
+type Place = (String, bool, i64);
+
+fn request(topic: &str, partition: i32, directory: &str) -> AlterReplicaLogDirsRequest {
+    let (name, partitions) = (topic.into(), vec![partition]);
+    let topic = AlterReplicaLogDirTopic { name, partitions, ..Default::default() };
+    let (path, topics) = (directory.into(), vec![topic]);
+    let directory = AlterReplicaLogDir { path, topics, ..Default::default() };
+    AlterReplicaLogDirsRequest { dirs: vec![directory], ..Default::default() }
+}
+
+fn alter(world: &mut World, topic: &str, partition: i32, directory: &str) -> ErrorCode {
+    let request = request(topic, partition, directory);
+    let response = world.call::<AlterReplicaLogDirsRequest>(2, &request);
+    let [topic] = &response.results[..] else { panic!("{response:?}") };
+    let [partition] = &topic.partitions[..] else { panic!("{response:?}") };
+    partition.error_code
+}
+
+fn places(world: &mut World, topic: &str, partition: i32) -> Vec<Place> {
+    let all = DescribeLogDirsRequest { topics: None, ..Default::default() };
+    let response = world.call::<DescribeLogDirsRequest>(4, &all);
+    let mut places = Vec::new();
+    for result in response.results {
+        let topics = result.topics.iter().filter(|one| &*one.name == topic);
+        let partitions = topics.flat_map(|topic| &topic.partitions);
+        for one in partitions.filter(|one| one.partition_index == partition) {
+            places.push((result.log_dir.to_string(), one.is_future_key, one.offset_lag));
+        }
+    }
+    places
+}
+
+/// Where the partition is, once it moves no more.
+fn settles(world: &mut World, topic: &str, partition: i32) -> String {
+    for _ in 0..TRIES {
+        if let [(directory, false, 0)] = &places(world, topic, partition)[..] {
+            return directory.clone();
+        }
+        world.pause();
+    }
+    panic!("it moves on and on: {:?}", places(world, topic, partition));
+}
+
+fn other(directory: &str) -> &'static str {
+    if directory == DIRECTORY { SECOND_DIRECTORY } else { DIRECTORY }
+}
+
+/// The directory that the metadata name.
+fn named(world: &World) -> Option<&'static str> {
+    let image = world.image();
+    let topic = image.topic_by_name(TOPIC)?;
+    let id = topic.partition(base::PartitionIndex(0))?.directory_of(NodeId(1));
+    (0..BOTH.len()).find(|index| Some(World::directory_id(*index)) == id).map(|index| BOTH[index])
+}
+
+/// The folders of partition 0 of the topic whose names begin and end so, with their directories.
+fn folders(world: &mut World, end: &str) -> Vec<(String, String)> {
+    let mut found = Vec::new();
+    for file in world.files() {
+        let Some(folder) = file.parent().filter(|it| it.parent() != Some(Path::new("/"))) else {
+            continue;
+        };
+        let name = folder.file_name().expect("it has a name").to_string_lossy().into_owned();
+        let is_current = end.is_empty() && name == format!("{TOPIC}-0");
+        let is_aside =
+            !end.is_empty() && name.starts_with(&format!("{TOPIC}-0.")) && name.ends_with(end);
+        let directory = folder.parent().expect("a directory").display().to_string();
+        if (is_current || is_aside) && !found.contains(&(directory.clone(), name.clone())) {
+            found.push((directory, name));
+        }
+    }
+    found
+}
+
+/// The values in the segments of a folder, in order.
+fn values_in(world: &mut World, folder: &str) -> Vec<String> {
+    let mut values = Vec::new();
+    for (path, content) in world.contents() {
+        if path.parent() != Some(Path::new(folder)) || path.extension().is_none_or(|it| it != "log")
+        {
+            continue;
+        }
+        for batch in Batches::new(Bytes::from(content)).map_while(Result::ok) {
+            let Ok(mut records) = batch.records(1 << 20) else { break };
+            while let Ok(Some(record)) = records.next_record() {
+                let value = record.value.unwrap_or_default();
+                values.push(String::from_utf8_lossy(value).into_owned());
+            }
+        }
+    }
+    values
+}
+
+/// Apache Kafka can start on what is there, and finds all that was acknowledged: there is one log,
+/// or none and one copy that the metadata name; and a copy that the metadata name has everything.
+fn kafka_finds(world: &mut World, acknowledged: &[String]) {
+    let current = folders(world, "");
+    let future = folders(world, "-future");
+    assert!(current.len() <= 1 && future.len() <= 1, "{current:?} {future:?}");
+    let promoted = future.first().filter(|(directory, _)| named(world) == Some(directory));
+    let (directory, name) = promoted.or(current.first()).cloned().unwrap_or_else(|| {
+        panic!("the log is lost: {future:?}, the metadata name {:?}", named(world))
+    });
+    let found = values_in(world, &format!("{directory}/{name}"));
+    let missing = acknowledged.iter().find(|value| !found.iter().any(|found| found == *value));
+    assert_eq!(missing, None, "of {acknowledged:?} in {directory}/{name}");
+}
+
+#[test]
+fn a_partition_moves_and_keeps_its_records_whatever_comes_meanwhile() {
+    for seed in 0..20 {
+        let mut world = World::with_directories(seed, 2, crate::slow(seed), &BOTH);
+        world.create_topic(TOPIC, 2);
+        let mut expected: Vec<String> = Vec::new();
+        for number in 0..10 {
+            let value = number.to_string();
+            produced(&mut world, TOPIC, 0, &[&value]);
+            expected.push(value);
+        }
+        let mut directory = settles(&mut world, TOPIC, 0);
+        for round in 0..3 {
+            let to = other(&directory);
+            assert_eq!(alter(&mut world, TOPIC, 0, to), ErrorCode::NONE);
+            for number in 0..5 {
+                let value = format!("{round}-{number}");
+                let offset = produced(&mut world, TOPIC, 0, &[&value]);
+                assert_eq!(offset, expected.len() as i64, "seed {seed}");
+                expected.push(value);
+            }
+            directory = settles(&mut world, TOPIC, 0);
+            assert_eq!(directory, to, "seed {seed}");
+            assert_eq!(fetched(&mut world, TOPIC, 0, 0), expected, "seed {seed}");
+        }
+        assert_eq!(alter(&mut world, TOPIC, 0, &directory), ErrorCode::NONE, "it is there");
+        world.stop();
+        world.start();
+        assert_eq!(fetched(&mut world, TOPIC, 0, 0), expected, "seed {seed}");
+        assert_eq!(settles(&mut world, TOPIC, 0), directory);
+        assert_eq!(named(&world), Some(&*directory), "seed {seed}");
+    }
+}
+
+/// Produces to the topic on connections that are open already, until none is left.
+struct Stream {
+    sockets: Vec<ClientSocket>,
+    sent: Vec<(String, Begun)>,
+}
+
+impl Stream {
+    fn new(world: &mut World, count: usize) -> Self {
+        Self { sockets: (0..count).map(|_| world.connected()).collect(), sent: Vec::new() }
+    }
+
+    fn send(&mut self, world: &mut World) {
+        let Some(socket) = self.sockets.pop() else { return };
+        let value = format!("stream{}", self.sent.len());
+        let request = client::produce(TOPIC, 0, batch(&[&value]));
+        self.sent.push((value, world.begin_on::<ProduceRequest>(socket, 9, &request)));
+    }
+
+    /// What was acknowledged by now.
+    fn acknowledged(&self, world: &World) -> Vec<String> {
+        let is_acknowledged = |begun: &Begun| {
+            let response = world.answered::<ProduceRequest>(9, begun);
+            response.is_some_and(|response| {
+                response.responses[0].partition_responses[0].error_code == ErrorCode::NONE
+            })
+        };
+        let sent = self.sent.iter().filter(|(_, begun)| is_acknowledged(begun));
+        sent.map(|(value, _)| value.clone()).collect()
+    }
+}
+
+#[test]
+fn a_crash_at_any_effect_of_a_move_loses_nothing_and_the_move_goes_on() {
+    const SLOW: Trouble = Trouble::SlowSyncs(Delay::us(2_000, 3_000));
+    // How many batches are sent, how many moments apart; and how many effects lie between two
+    // crashes.
+    for (crash, seed, (sent, pace), (trouble, step)) in [
+        (Crash::Process, 1, (12, 1), (None, 1)),
+        (Crash::Machine, 2, (12, 1), (None, 1)),
+        (Crash::Machine, 3, (0, 1), (None, 1)),
+        (Crash::Machine, 4, (60, 5), (Some(SLOW), 3)),
+    ] {
+        let mut effects = 0;
+        loop {
+            let mut world = World::with_syncs(seed, 1, FaultPlan::calm());
+            world.create_topic(TOPIC, 1);
+            for value in ["a", "b", "c"] {
+                produced(&mut world, TOPIC, 0, &[value]);
+            }
+            let from = settles(&mut world, TOPIC, 0);
+            let to = other(&from);
+            let asks = world.connected();
+            let mut stream = Stream::new(&mut world, sent);
+            world.set_trouble(to, trouble);
+            world.begin_on::<AlterReplicaLogDirsRequest>(asks, 2, &request(TOPIC, 0, to));
+            let has_crashed = world.crashes_after(effects, crash, |world, moment| {
+                if moment % pace == 0 {
+                    stream.send(world);
+                }
+            });
+            let mut acknowledged: Vec<String> = ["a", "b", "c"].map(str::to_owned).into();
+            acknowledged.extend(stream.acknowledged(&world));
+            if has_crashed {
+                kafka_finds(&mut world, &acknowledged);
+                world.set_trouble(to, None);
+                world.start();
+            }
+            produced(&mut world, TOPIC, 0, &["z"]);
+            acknowledged.push("z".to_owned());
+            let directory = settles(&mut world, TOPIC, 0);
+            assert!(directory == to || has_crashed, "{effects}");
+            let mut lasting = fetched(&mut world, TOPIC, 0, 0);
+            lasting.retain(|value| acknowledged.contains(value));
+            assert_eq!(lasting, acknowledged, "after {effects} effects, {crash:?}");
+            assert_eq!(folders(&mut world, "").len(), 1);
+            assert_eq!(folders(&mut world, "-future"), []);
+            kafka_finds(&mut world, &acknowledged);
+            if !has_crashed {
+                assert_eq!(acknowledged.len(), sent + 4, "all that was sent");
+                break;
+            }
+            effects += step;
+        }
+    }
+}
+
+#[test]
+fn a_move_can_be_given_up_or_led_elsewhere_at_any_time() {
+    const ALL: &[&str] = &[DIRECTORY, SECOND_DIRECTORY, THIRD_DIRECTORY];
+    for moments in (0..40).step_by(3) {
+        for last in ALL {
+            let mut world = World::with_directories(1, 1, FaultPlan::calm(), ALL);
+            world.create_topic(TOPIC, 1);
+            let mut expected = vec!["a".to_owned()];
+            produced(&mut world, TOPIC, 0, &["a"]);
+            let from = settles(&mut world, TOPIC, 0);
+            let mut others = ALL.iter().filter(|directory| **directory != from);
+            let to = others.next().expect("there are three");
+            let mut stream = Stream::new(&mut world, 12);
+            assert_eq!(alter(&mut world, TOPIC, 0, to), ErrorCode::NONE);
+            world.passes(moments, |world| stream.send(world));
+            assert_eq!(alter(&mut world, TOPIC, 0, last), ErrorCode::NONE);
+            world.passes(100, |world| stream.send(world));
+            assert_eq!(settles(&mut world, TOPIC, 0), *last, "after {moments}");
+            let acknowledged = stream.acknowledged(&world);
+            assert_eq!(acknowledged.len(), 12, "after {moments}");
+            expected.extend(acknowledged);
+            assert_eq!(fetched(&mut world, TOPIC, 0, 0), expected);
+            assert_eq!(folders(&mut world, "-future"), []);
+            assert_eq!(folders(&mut world, "").len(), 1);
+            let index = ALL.iter().position(|one| one == last).expect("it is one of them");
+            let named = world.image().topic_by_name(TOPIC).expect("it is there").clone();
+            let named = named.partition(base::PartitionIndex(0)).expect("it is there").clone();
+            assert_eq!(named.directory_of(NodeId(1)), Some(World::directory_id(index)));
+        }
+    }
+}
+
+#[test]
+fn a_topic_can_be_deleted_and_made_again_while_its_partition_moves() {
+    for moments in (0..40).step_by(3) {
+        let mut world = World::with_directories(1, 2, FaultPlan::calm(), &BOTH);
+        world.create_topic(TOPIC, 1);
+        produced(&mut world, TOPIC, 0, &["old"]);
+        let from = settles(&mut world, TOPIC, 0);
+        assert_eq!(alter(&mut world, TOPIC, 0, other(&from)), ErrorCode::NONE);
+        world.passes(moments, |_| {});
+        world.delete_topic(TOPIC);
+        world.create_topic(TOPIC, 1);
+        assert_eq!(produced(&mut world, TOPIC, 0, &["new"]), 0, "after {moments}");
+        settles(&mut world, TOPIC, 0);
+        assert_eq!(folders(&mut world, "-future"), [], "after {moments}");
+        world.restart(Crash::Process);
+        assert_eq!(fetched(&mut world, TOPIC, 0, 0), ["new"], "after {moments}");
+    }
+}
+
+#[test]
+fn a_directory_that_fails_while_a_partition_moves_takes_no_more_than_what_is_in_it() {
+    for moments in (0..40).step_by(3) {
+        for target_fails in [true, false] {
+            let mut world = World::with_syncs(1, 1, FaultPlan::calm());
+            world.create_topic(TOPIC, 1);
+            produced(&mut world, TOPIC, 0, &["a"]);
+            let from = settles(&mut world, TOPIC, 0);
+            // The one with the metadata log stays.
+            if from != SECOND_DIRECTORY && !target_fails {
+                alter(&mut world, TOPIC, 0, SECOND_DIRECTORY);
+                settles(&mut world, TOPIC, 0);
+            } else if from != DIRECTORY && target_fails {
+                alter(&mut world, TOPIC, 0, DIRECTORY);
+                settles(&mut world, TOPIC, 0);
+            }
+            let to = if target_fails { SECOND_DIRECTORY } else { DIRECTORY };
+            let mut stream = Stream::new(&mut world, 12);
+            assert_eq!(alter(&mut world, TOPIC, 0, to), ErrorCode::NONE);
+            world.passes(moments, |world| stream.send(world));
+            world.set_trouble(SECOND_DIRECTORY, Some(Trouble::Broken));
+            world.passes(100, |world| stream.send(world));
+            let mut acknowledged = vec!["a".to_owned()];
+            if target_fails {
+                produced(&mut world, TOPIC, 0, &["z"]);
+                acknowledged.push("z".to_owned());
+            }
+            acknowledged.splice(1..1, stream.acknowledged(&world));
+            if target_fails {
+                let found = fetched(&mut world, TOPIC, 0, 0);
+                let missing = acknowledged.iter().find(|value| !found.contains(value));
+                assert_eq!(missing, None, "after {moments}");
+            }
+            world.set_trouble(SECOND_DIRECTORY, None);
+            world.restart(Crash::Process);
+            produced(&mut world, TOPIC, 0, &["later"]);
+            let found = fetched(&mut world, TOPIC, 0, 0);
+            let missing = acknowledged.iter().find(|value| !found.contains(value));
+            assert_eq!(missing, None, "after {moments}, the target fails: {target_fails}");
+        }
+    }
+}
+
+#[test]
+fn nothing_moves_where_a_directory_is_offline_and_offline_is_what_moves_nowhere() {
+    const ALL: &[&str] = &[DIRECTORY, SECOND_DIRECTORY, THIRD_DIRECTORY];
+    let mut world = World::with_directories(1, 1, FaultPlan::calm(), ALL);
+    world.create_topic(TOPIC, 3);
+    for partition in 0..3 {
+        produced(&mut world, TOPIC, partition, &["a"]);
+    }
+    let places: Vec<String> =
+        (0..3).map(|partition| settles(&mut world, TOPIC, partition)).collect();
+    let lost = places.iter().position(|it| it == THIRD_DIRECTORY).expect("one is there") as i32;
+    let sound = places.iter().position(|it| it == DIRECTORY).expect("one is there") as i32;
+    world.set_trouble(THIRD_DIRECTORY, Some(Trouble::Broken));
+    let request = client::produce(TOPIC, lost, batch(&["x"]));
+    world.call::<ProduceRequest>(9, &request);
+    let storage = ErrorCode::KAFKA_STORAGE_ERROR;
+    assert_eq!(alter(&mut world, TOPIC, sound, THIRD_DIRECTORY), storage);
+    assert_eq!(alter(&mut world, TOPIC, sound, SECOND_DIRECTORY), storage);
+    assert_eq!(alter(&mut world, TOPIC, lost, SECOND_DIRECTORY), storage);
+    assert_eq!(alter(&mut world, TOPIC, sound, DIRECTORY), ErrorCode::NONE);
+    let fetch = client::fetch(TOPIC, sound, 0, 0);
+    let response = world.call::<FetchRequest>(12, &fetch);
+    assert_eq!(client::values(&response.responses[0].partitions[0]), ["a"]);
+}

@@ -1,0 +1,179 @@
+//! Replicas that move between log directories, by Kafka's tool and by its admin client.
+
+use std::fs;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use blackbox::{Broker, Running, quick_java};
+
+const BOTH: (&str, &str) = ("log.dirs", "{folder}/data,{folder}/more");
+/// How long a broker may take for a move.
+const MOVE_MAX: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// What the admin client says, without the broker's folder.
+fn admin(broker: &Broker, words: &[&str]) -> String {
+    let folder = broker.path("").display().to_string();
+    let words = words.iter().map(|word| word.replace("{folder}", folder.trim_end_matches('/')));
+    let mut command = quick_java("LogDirs");
+    let said = Running::start(command.arg(broker.address()).args(words)).finish().ok();
+    said.stdout.replace(&folder, "")
+}
+
+/// The directory that has the only folder of a partition, once it moves no more.
+fn moved_to(broker: &Broker, partition: &str) -> &'static str {
+    let deadline = Instant::now() + MOVE_MAX;
+    loop {
+        let is_copy =
+            |name: &String| name.starts_with(&format!("{partition}.")) && name.ends_with("-future");
+        let found: Vec<&'static str> = ["data", "more"]
+            .into_iter()
+            .filter(|it| names(&broker.path(it)).contains(&partition.to_owned()))
+            .collect();
+        let is_moving =
+            ["data", "more"].iter().any(|it| names(&broker.path(it)).iter().any(is_copy));
+        if let [directory] = found[..]
+            && !is_moving
+        {
+            return directory;
+        }
+        assert!(Instant::now() < deadline, "{partition} moves on\n{}", broker.end_of_log());
+        thread::sleep(PAUSE);
+    }
+}
+
+fn names(directory: &Path) -> Vec<String> {
+    let entries = fs::read_dir(directory).expect("the directory is there");
+    entries.map(|entry| entry.expect("listed").file_name().display().to_string()).collect()
+}
+
+fn other(directory: &str) -> &'static str {
+    if directory == "data" { "more" } else { "data" }
+}
+
+/// A plan for the tool to put partition 0 of a topic there.
+fn plan(broker: &Broker, topic: &str, directory: &str) -> String {
+    let directory = broker.path(directory).display().to_string();
+    let text = format!(
+        r#"{{"version":1,"partitions":[{{"topic":"{topic}","partition":0,"replicas":[1],
+            "log_dirs":["{directory}"]}}]}}"#
+    );
+    let path = broker.path("plan.json");
+    fs::write(&path, text).expect("writing a plan");
+    format!("reassign-partitions --reassignment-json-file {}", path.display())
+}
+
+#[test]
+fn the_tool_moves_a_partition_there_and_back() {
+    let mut broker = Broker::start(&[BOTH]);
+    broker.kafka_reads("console-producer --topic moved", "a\nb\nc\n").ok();
+    let read = "console-consumer --topic moved --from-beginning --max-messages 3";
+    let mut directory = moved_to(&broker, "moved-0");
+    for _ in 0..2 {
+        let to = other(directory);
+        let reassign = plan(&broker, "moved", to);
+        broker
+            .kafka(&format!("{reassign} --execute"))
+            .ok()
+            .says("Successfully started partition reassignment for moved-0")
+            .says(&format!(
+                "Successfully started moving log directory to {} for replica moved-0 with broker 1",
+                broker.path(to).display()
+            ));
+        assert_eq!(moved_to(&broker, "moved-0"), to);
+        broker
+            .kafka(&format!("{reassign} --verify"))
+            .ok()
+            .says("Reassignment of partition moved-0 is completed.")
+            .says("Reassignment of replica moved-0-1 completed successfully.");
+        broker.kafka(read).ok().prints("a\nb\nc");
+        directory = to;
+    }
+    broker.stop();
+    broker.start_again();
+    assert_eq!(moved_to(&broker, "moved-0"), directory);
+    broker.kafka(read).ok().prints("a\nb\nc");
+}
+
+#[test]
+fn moves_that_cannot_be_are_refused_and_what_is_not_there_yet_is_remembered() {
+    let broker = Broker::start(&[BOTH]);
+    // The names of folders have 255 bytes at most.
+    let [longest, too_long] = ["l".repeat(213), "m".repeat(214)];
+    for topic in ["here", &longest, &too_long] {
+        broker.kafka(&format!("topics --create --topic {topic}")).ok();
+    }
+    let said = admin(
+        &broker,
+        &[
+            &format!("{longest},0,{{folder}}/data"),
+            &format!("{too_long},0,{{folder}}/data"),
+            "here,0,/nowhere",
+            "here,7,{folder}/data",
+            "later,0,{folder}/more",
+            "last,0,{folder}/data",
+        ],
+    );
+    let mut lines: Vec<&str> = said.lines().collect();
+    lines.sort_unstable();
+    assert_eq!(
+        lines,
+        [
+            "here-0 LogDirNotFoundException",
+            "here-7 UnknownTopicOrPartitionException",
+            "last-0 UnknownTopicOrPartitionException",
+            "later-0 UnknownTopicOrPartitionException",
+            &format!("{longest}-0 NONE"),
+            &format!("{too_long}-0 InvalidTopicException"),
+        ]
+    );
+    for (topic, directory) in [("later", "more"), ("last", "data")] {
+        broker.kafka(&format!("topics --create --topic {topic}")).ok();
+        assert_eq!(moved_to(&broker, &format!("{topic}-0")), directory);
+    }
+}
+
+#[test]
+fn a_move_is_seen_while_it_lasts_and_can_be_changed_and_goes_on_after_a_kill() {
+    const RECORDS: usize = 12_000;
+    const BYTES: usize = 1_000;
+    let mut broker = Broker::start(&[BOTH]);
+    let value = "x".repeat(BYTES);
+    let input = format!("{value}\n").repeat(RECORDS);
+    broker.kafka_reads("console-producer --topic slow", &input).ok();
+    let from = moved_to(&broker, "slow-0");
+    let to = other(from);
+    let throttle = "configs --alter --entity-type brokers --entity-name 1";
+    let limit = "replica.alter.log.dirs.io.max.bytes.per.second";
+    broker.kafka(&format!("{throttle} --add-config {limit}=1")).ok();
+    let word = |directory: &str| format!("slow,0,{{folder}}/{directory}");
+    let is_moving = |broker: &Broker| {
+        let said = admin(broker, &["describe"]);
+        let lines: Vec<&str> = said.lines().filter(|line| line.contains("slow-0")).collect();
+        let future = lines.iter().find(|line| line.ends_with("future"));
+        let future = future.map(|line| line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(lines.contains(&&*format!("{from} slow-0 0 current")), "{lines:?}");
+        future.inspect(|words| {
+            assert_eq!(words[0], to, "{words:?}");
+            let lag: usize = words[2].parse().expect("a lag");
+            assert!((1..=RECORDS).contains(&lag), "{words:?}");
+        })
+    };
+    assert_eq!(admin(&broker, &[&word(to)]), "slow-0 NONE\n");
+    assert!(is_moving(&broker).is_some());
+    // Where it is already: the move is given up.
+    assert_eq!(admin(&broker, &[&word(from)]), "slow-0 NONE\n");
+    assert_eq!(is_moving(&broker), None);
+    assert_eq!(moved_to(&broker, "slow-0"), from);
+    assert_eq!(admin(&broker, &[&word(to)]), "slow-0 NONE\n");
+    assert!(is_moving(&broker).is_some());
+    broker.kill();
+    broker.start_again();
+    assert!(is_moving(&broker).is_some(), "it goes on");
+    broker.kafka(&format!("{throttle} --delete-config {limit}")).ok();
+    assert_eq!(moved_to(&broker, "slow-0"), to);
+    let consume =
+        format!("console-consumer --topic slow --from-beginning --max-messages {RECORDS}");
+    assert_eq!(broker.kafka(&consume).ok().stdout, input);
+}
