@@ -1,7 +1,7 @@
 //! After the faults: everything that must be there is read and compared, and every partition
 //! takes something new.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use base::{Duration, TopicId};
 
@@ -17,8 +17,17 @@ use crate::simulation::{Node, Simulation};
 const FETCH_BYTES_MAX: i32 = 1 << 20;
 /// How often a log is read again because it is cut while it is read.
 const READINGS_MAX: u32 = 10;
+/// How long partitions may move on after the faults.
+const MOVES_WITHIN: Duration = Duration::from_secs(60);
 /// How often a question is repeated, 10 ms apart, until the node has found itself.
 const ATTEMPTS_MAX: u32 = 1_000;
+
+/// The folder of a log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Folder {
+    directory: String,
+    name: String,
+}
 
 impl<N: Node> Simulation<N> {
     /// Audits the node, over a connection of its own.
@@ -26,6 +35,7 @@ impl<N: Node> Simulation<N> {
         self.history.is_calm = false;
         let auditor = self.auditor()?;
         self.find_topics(auditor)?;
+        self.await_moves()?;
         self.history.is_calm = true;
         let metadata = Metadata::new(&self.history, 12, true);
         self.call(auditor, Operation::Metadata(metadata))?;
@@ -81,6 +91,39 @@ impl<N: Node> Simulation<N> {
         }
         let refusal = &self.history.last_refusal;
         Err(Violation(format!("the node does not come to lead its partitions: {refusal}")))
+    }
+
+    /// Waits until no partition moves any more, and sees that each has one log.
+    fn await_moves(&mut self) -> Result<(), Violation> {
+        let until = self.world.now() + MOVES_WITHIN;
+        loop {
+            let folders = self.folders();
+            let moving = folders.iter().find(|folder| folder.name.ends_with("-future"));
+            let Some(moving) = moving else { break };
+            ensure(self.world.now() < until, || format!("{moving:?} never takes its place"))?;
+            let pause = self.world.now() + Duration::from_millis(10);
+            self.pump(pause, |_| false)?;
+        }
+        let mut known = BTreeMap::new();
+        for Folder { directory, name } in self.folders() {
+            let other = known.insert(name.clone(), directory.clone());
+            let is_log = !name.contains('.');
+            ensure(other.is_none() || !is_log, || {
+                format!("{name} is in {directory} and in {}", other.unwrap_or_default())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The folders in the log directories.
+    fn folders(&mut self) -> BTreeSet<Folder> {
+        let files = self.world.disk(0).files();
+        let folders = files.iter().filter_map(|file| {
+            let folder = file.parent().filter(|folder| folder.components().count() == 3)?;
+            let directory = folder.parent()?.display().to_string();
+            Some(Folder { directory, name: folder.file_name()?.to_string_lossy().into_owned() })
+        });
+        folders.collect()
     }
 
     /// Asks what every group has committed.

@@ -196,6 +196,8 @@ pub struct History {
     pub collected: Option<BTreeMap<Place, Collected>>,
     /// Whether the broker does all that the workload knows; else only what a log needs.
     pub is_whole: bool,
+    /// Whether partitions can move to another log directory.
+    pub has_second_directory: bool,
     /// How the broker's answers are falsified, to see whether it is noticed.
     pub lie: Option<Lie>,
     /// How many of these happened: a run in which nothing happens proves nothing.
@@ -238,6 +240,8 @@ pub struct Counts {
     pub commits: u64,
     /// Records that were known and had to make room for newer ones of their keys.
     pub compacted: u64,
+    /// Partitions that were wanted in a log directory, and may have moved.
+    pub moves: u64,
 }
 
 impl Counts {
@@ -254,6 +258,7 @@ impl Counts {
         self.generations += other.generations;
         self.commits += other.commits;
         self.compacted += other.compacted;
+        self.moves += other.moves;
     }
 }
 
@@ -261,13 +266,14 @@ impl fmt::Display for Counts {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { requests, acknowledged, read, crashes, power_losses, .. } = self;
         let Self { starts_moved, topics_deleted, session_answers, .. } = self;
-        let Self { generations, commits, compacted, .. } = self;
+        let Self { generations, commits, compacted, moves, .. } = self;
         write!(
             formatter,
             "{requests} requests, {acknowledged} batches acknowledged, {read} records read, \
              {starts_moved} starts of logs moved, {topics_deleted} topics deleted, \
              {session_answers} answers in sessions, {generations} generations, {commits} commits, \
-             {compacted} records compacted, {crashes} crashes, {power_losses} losses of power"
+             {compacted} records compacted, {moves} moves between directories, \
+             {crashes} crashes, {power_losses} losses of power"
         )
     }
 }

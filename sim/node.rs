@@ -10,11 +10,11 @@ use fakeworld::{Disk, Seat, World};
 use node::format::{Controllers, FormatRequest};
 use node::{ListenerSetup, LogDirectorySetup, Message, NodePlan, SecurityProtocol};
 
-use crate::scenario::{SECOND_DIRECTORY, Scenario};
+use crate::scenario::Scenario;
 use crate::simulation::{Node, PORT};
+use crate::terms::{FIRST_DIRECTORY, SECOND_DIRECTORY};
 
-/// The first log directory has the metadata log as well.
-const LOG_DIRECTORIES: [&str; 2] = ["/data", SECOND_DIRECTORY];
+const LOG_DIRECTORIES: [&str; 2] = [FIRST_DIRECTORY, SECOND_DIRECTORY];
 const CLUSTER_ID: &str = "c2ltdWxhdGVkLWNsdXN0ZQ";
 /// The date of formatting, in milliseconds since 1970, and as `meta.properties` has it.
 const FORMATTED_AT_MS: i64 = 1_767_225_600_000;

@@ -36,9 +36,6 @@ pub enum DiskTrouble {
     FullDirectory,
 }
 
-/// The second log directory of a node that has one.
-pub const SECOND_DIRECTORY: &str = "/more";
-
 impl DiskTrouble {
     /// Whether a node may give up because of it: where the log of the metadata cannot be kept. For
     /// space it waits, also while it starts.
@@ -151,7 +148,13 @@ impl Scenario {
             settings,
             last_crash: [None, Some(Crash::Process), Some(Crash::Machine)][dice.below(3) as usize],
         };
-        let history = History { topics, groups: history_groups, is_whole, ..History::default() };
+        let history = History {
+            topics,
+            groups: history_groups,
+            is_whole,
+            has_second_directory: is_whole && has_second_directory,
+            ..History::default()
+        };
         (scenario, history)
     }
 }

@@ -12,7 +12,8 @@ use crate::client::{Client, Wish};
 use crate::history::{Counts, History, Place, Violation, ensure};
 use crate::lie::Lie;
 use crate::operations::Operation;
-use crate::scenario::{DiskTrouble, SECOND_DIRECTORY, Scenario};
+use crate::scenario::{DiskTrouble, Scenario};
+use crate::terms::SECOND_DIRECTORY;
 
 /// The port that the node listens at.
 pub const PORT: u16 = 9092;

@@ -31,3 +31,8 @@ pub type Incarnation = u32;
 
 /// Which partition of which topic of the workload.
 pub type Place = (usize, usize);
+
+/// The first log directory, which has the metadata log as well.
+pub const FIRST_DIRECTORY: &str = "/data";
+/// The second log directory of a node that has one.
+pub const SECOND_DIRECTORY: &str = "/more";

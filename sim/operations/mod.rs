@@ -12,6 +12,7 @@ pub mod idempotent;
 mod list_offsets;
 mod membership;
 mod metadata;
+mod move_replica;
 mod offset_commit;
 mod offset_fetch;
 mod produce;
@@ -33,6 +34,7 @@ pub use idempotent::{IdempotentProduce, InitProducerId};
 pub use list_offsets::ListOffsets;
 pub use membership::Membership;
 pub use metadata::Metadata;
+pub use move_replica::MoveReplica;
 pub use offset_commit::OffsetCommit;
 pub use offset_fetch::OffsetFetch;
 pub use produce::Produce;
@@ -86,6 +88,8 @@ const SESSIONS_PER_THOUSAND: u64 = 150;
 const DELETIONS_PER_THOUSAND: u64 = 10;
 /// How often records are deleted, in a thousand operations.
 const CUTS_PER_THOUSAND: u64 = 20;
+/// How often partitions are moved between log directories, in a thousand operations.
+const MOVES_PER_THOUSAND: u64 = 20;
 
 /// An operation that was sent.
 #[derive(Clone, Debug)]
@@ -118,6 +122,8 @@ pub enum Operation {
     ListOffsets(ListOffsets),
     /// Asks for topics.
     Metadata(Metadata),
+    /// Moves partitions between log directories.
+    MoveReplica(MoveReplica),
 }
 
 impl Operation {
@@ -145,6 +151,9 @@ impl Operation {
         }
         if history.is_whole && random.below(1_000) < CUTS_PER_THOUSAND {
             return Self::DeleteRecords(DeleteRecords::sample(random, history));
+        }
+        if history.has_second_directory && random.below(1_000) < MOVES_PER_THOUSAND {
+            return Self::MoveReplica(MoveReplica::sample(random, history));
         }
         if history.is_whole
             && !memory.session_is_asked
@@ -199,6 +208,7 @@ impl Operation {
             Self::OffsetFetch(operation) => operation.build(correlation_id),
             Self::ListOffsets(operation) => operation.build(correlation_id),
             Self::Metadata(operation) => operation.build(correlation_id),
+            Self::MoveReplica(operation) => operation.build(correlation_id),
         }
     }
 
@@ -234,6 +244,7 @@ impl Operation {
             Self::OffsetFetch(operation) => operation.classify(frame, history),
             Self::ListOffsets(operation) => operation.classify(frame, history),
             Self::Metadata(operation) => operation.classify(frame, history),
+            Self::MoveReplica(operation) => operation.classify(frame, history),
         }
     }
 }
