@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use faultfs::{Left, Served};
 use tempfile::TempDir;
 use xtask::kafka;
 
@@ -61,7 +62,14 @@ pub struct Broker {
     wrapper: Vec<OsString>,
     folder: TempDir,
     processes: Option<Processes>,
-    small_disk: Option<SmallDisk>,
+    disk: Option<Disk>,
+}
+
+/// A disk that only its own processes see.
+#[derive(Debug)]
+enum Disk {
+    Small(SmallDisk),
+    Served(Box<Served>),
 }
 
 /// A disk in memory that only its own processes see.
@@ -107,8 +115,8 @@ impl Broker {
         let path = folder.path().join(SETTINGS);
         fs::write(&path, properties).expect("writing settings");
         let (program, arguments) = (target(), start_of(target(), &path));
-        let (wrapper, processes, small_disk) = (Vec::new(), None, None);
-        Broker { port, program, arguments, wrapper, folder, processes, small_disk }
+        let (wrapper, processes, disk) = (Vec::new(), None, None);
+        Broker { port, program, arguments, wrapper, folder, processes, disk }
     }
 
     /// From now on this program is started on the folder.
@@ -123,10 +131,11 @@ impl Broker {
 
     /// Runs `format` with the broker's settings and these options.
     pub fn format(&self, options: &str) -> Finished {
-        let mut command = match self.program {
+        let command = match self.program {
             Target::Corelane => Command::new(corelane()),
             Target::Kafka => kafka::tool_with("storage", QUICK).unwrap_or_else(|s| panic!("{s}")),
         };
+        let mut command = wrapped(&self.wrapper, command);
         command.arg("format").args(options.split_whitespace());
         command.arg("--config").arg(self.settings());
         Running::start(&mut command).finish()
@@ -153,21 +162,68 @@ impl Broker {
         let read = { said }.read_line(&mut line);
         assert!(read.is_ok() && line == "there\n", "no small disk: {read:?} {line:?}");
         let target = holder.id().to_string();
-        broker.small_disk = Some(SmallDisk { holder });
+        broker.disk = Some(Disk::Small(SmallDisk { holder }));
         let words = ["nsenter", "--user", "--preserve-credentials", "--mount", "--target", &target];
         broker.wrapper = words.map(OsString::from).into();
         broker.start_again();
         broker
     }
 
-    /// A path below its folder, as it lies on the small disk.
+    /// Starts a broker whose data lie on a disk that `program` serves ([`faultfs::serve`]), with so
+    /// many bytes. The directories of `log.dirs` lie below `{folder}/data`.
+    ///
+    /// # Panics
+    /// When the system lets nobody make such a disk, or the broker doesn't come up.
+    pub fn on_served_disk(settings: &[(&str, &str)], program: &str, bytes: u64) -> Broker {
+        let mut broker = Broker::prepare(settings);
+        fs::create_dir(broker.data()).expect("a folder for the data");
+        let disk = Served::start(Path::new(program), &broker.data(), bytes);
+        broker.wrapper = disk.wrapper().map(OsString::from).into();
+        broker.disk = Some(Disk::Served(Box::new(disk)));
+        broker.format(&format!("--cluster-id {CLUSTER_ID}")).ok();
+        broker.start_again();
+        broker
+    }
+
+    /// The disk that is served to it.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn served_disk(&mut self) -> &mut Served {
+        match &mut self.disk {
+            Some(Disk::Served(disk)) => disk,
+            _ => panic!("no disk is served to it"),
+        }
+    }
+
+    /// Ends the process at once, and takes from its disk what was not synced.
+    ///
+    /// # Panics
+    /// When no disk is served to it.
+    pub fn lose_power(&mut self, left: Left) {
+        if let Some(Processes { mut broker, mut guard }) = self.processes.take() {
+            drop((guard.kill(), guard.wait()));
+            // It may wait for the disk, and ends when that answers. What it is told it never sees.
+            drop(broker.kill());
+            self.served_disk().cut();
+            drop(broker.wait());
+        }
+        self.served_disk().lose_power(left);
+    }
+
+    /// A path below its folder, as it lies on a disk that not everybody sees.
     ///
     /// # Panics
     /// When it has none.
     pub fn on_disk(&self, path: &str) -> PathBuf {
-        let disk = self.small_disk.as_ref().expect("it has a small disk");
-        let folder = self.folder.path().strip_prefix("/").expect("it is absolute");
-        Path::new("/proc").join(disk.holder.id().to_string()).join("root").join(folder).join(path)
+        let path = self.folder.path().join(path);
+        match self.disk.as_ref().expect("it has a disk of its own") {
+            Disk::Small(disk) => {
+                let below = path.strip_prefix("/").expect("it is absolute");
+                Path::new("/proc").join(disk.holder.id().to_string()).join("root").join(below)
+            }
+            Disk::Served(disk) => disk.path(&path),
+        }
     }
 
     /// Starts a broker whose log lines cannot be written, as when their disk is full.
@@ -193,10 +249,9 @@ impl Broker {
         let data = folder.path().join("data").into_os_string();
         let arguments =
             vec!["dev".into(), "--data".into(), data, "--port".into(), port.to_string().into()];
-        let (wrapper, processes, small_disk) = (Vec::new(), None, None);
+        let (wrapper, processes, disk) = (Vec::new(), None, None);
         let program = Target::Corelane;
-        let mut broker =
-            Broker { port, program, arguments, wrapper, folder, processes, small_disk };
+        let mut broker = Broker { port, program, arguments, wrapper, folder, processes, disk };
         broker.start_again();
         broker
     }
@@ -242,6 +297,11 @@ impl Broker {
     pub fn shared() -> &'static Broker {
         static SHARED: LazyLock<Broker> = LazyLock::new(|| Broker::start(&[]));
         &SHARED
+    }
+
+    /// The port that clients connect to.
+    pub fn port(&self) -> u16 {
+        self.port
     }
 
     /// Where clients connect to.
@@ -328,6 +388,15 @@ impl Broker {
     /// # Panics
     /// When it doesn't come up; its log is shown.
     pub fn start_again(&mut self) {
+        self.launch();
+        self.wait_until_ready();
+    }
+
+    /// Starts the broker on the folder that it had, and waits for nothing.
+    ///
+    /// # Panics
+    /// When it runs already.
+    pub fn launch(&mut self) {
         assert!(self.processes.is_none(), "the broker runs already");
         let log = fs::File::options().create(true).append(true).open(self.log()).expect("a log");
         let mut command = wrapped(&self.wrapper, start_command(self.program));
@@ -336,7 +405,6 @@ impl Broker {
         let broker = command.spawn().unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let guard = start_guard(broker.id(), self.folder.path());
         self.processes = Some(Processes { broker, guard });
-        self.wait_until_ready();
     }
 
     /// All that it logged.
@@ -378,7 +446,11 @@ impl Broker {
         }
     }
 
-    fn wait_until_ready(&mut self) {
+    /// Waits for the first answer of a broker that was started.
+    ///
+    /// # Panics
+    /// When it doesn't come up; its log is shown.
+    pub fn wait_until_ready(&mut self) {
         let deadline = Instant::now() + START_TIME_MAX;
         let port = self.port;
         loop {

@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use blackbox::wire::{self, Batch, Bytes, LIST_OFFSETS, PRODUCE, Rest};
 use blackbox::{Broker, Target, target};
+use faultfs::{Left, Random};
 
 use crate::cleaning::{self, Workload};
+use crate::load::{EAGER, Ending, Load, Signals, recovery_points, wait_for_acknowledged};
 
 /// How long all partitions may take until they are back, in whichever form.
 const BACK_MAX: Duration = Duration::from_secs(60);
@@ -117,6 +119,15 @@ impl Many {
     }
 }
 
+/// The seed of a campaign: that of `CORELANE_SEED`, or another one each time.
+fn seed() -> u64 {
+    let given = std::env::var("CORELANE_SEED").ok().and_then(|text| text.parse().ok());
+    given.unwrap_or_else(|| {
+        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        u64::from(now.expect("it is after 1970").subsec_nanos())
+    })
+}
+
 fn open_files(broker: &Broker) -> usize {
     let files = fs::read_dir(format!("/proc/{}/fd", broker.pid()));
     files.expect("the process runs").count()
@@ -200,5 +211,139 @@ fn cleaning() {
     for seed in 1..=seeds {
         cleaning::plain(Workload::new(seed, steps));
         say(&format!("seed {seed}: the same is left after {steps} steps"));
+    }
+}
+
+/// Settings of a broker that syncs all that it acknowledges.
+const FLUSHES: (&str, &str) = ("log.flush.interval.messages", "1");
+
+/// The process is killed under load, again and again.
+#[test]
+fn kills() {
+    for all_flushed in [false, true] {
+        kill_often(all_flushed, sized(100, 5));
+    }
+}
+
+fn kill_often(all_flushed: bool, kills: u32) {
+    let batches_max = sized(3_000, 300);
+    let seed = seed();
+    say(&format!("kills, all flushed: {all_flushed}, CORELANE_SEED={seed}"));
+    let mut random = Random::new(seed);
+    let settings = with_flushes(all_flushed);
+    let mut broker = Broker::start(&settings);
+    let mut load = Load::new(broker.port(), seed, all_flushed);
+    let begun = Instant::now();
+    for number in 0..kills {
+        let batches = random.below(batches_max);
+        load.run_until(|signals| {
+            wait_for_acknowledged(signals, batches);
+            broker.kill();
+        });
+        // Some are killed once more while they start, and some have ended in order before.
+        if random.below(3) == 0 {
+            broker.launch();
+            std::thread::sleep(Duration::from_millis(random.below(sized(400, 100))));
+            broker.kill();
+        }
+        broker.start_again();
+        load.check(Ending::Kill, &Default::default(), number + 1 == kills);
+        if random.below(6) == 0 {
+            broker.stop();
+            broker.start_again();
+            load.check(Ending::Kill, &Default::default(), false);
+        }
+    }
+    say(&format!(
+        "killed {kills} times in {} s, all flushed: {all_flushed}: {} batches were acknowledged, \
+         and all are there",
+        begun.elapsed().as_secs(),
+        load.acknowledged(),
+    ));
+}
+
+fn with_flushes(all_flushed: bool) -> Vec<(&'static str, &'static str)> {
+    let mut settings = EAGER.to_vec();
+    settings.extend(all_flushed.then_some(FLUSHES));
+    settings
+}
+
+/// The power is lost under load, again and again, on a disk that loses what was not synced.
+#[test]
+fn power() {
+    for all_flushed in [false, true] {
+        lose_power_often(all_flushed, sized(100, 5));
+    }
+}
+
+/// The program that serves the disk.
+const FAULTFS: &str = env!("CARGO_BIN_EXE_faultfs");
+/// More than all the load writes, in bytes.
+const DISK_BYTES: u64 = 4 << 30;
+/// How long a load may take until its disk stands still.
+const FROZEN_MAX: Duration = Duration::from_secs(60);
+/// How long a load goes on on a full disk, and how much space that has at first.
+const FULL_MAX: Duration = Duration::from_millis(500);
+const FULL_SPACE_BYTES: u64 = 500_000;
+/// A start that is to be cut may be over before.
+const START_CUT_MAX: Duration = Duration::from_secs(2);
+
+fn lose_power_often(all_flushed: bool, losses: u32) {
+    // Changes of the disk until it stands still: a batch has a few.
+    let (changes_max, changes_of_start_max) = (sized(6_000, 1_500), 300);
+    let seed = seed();
+    say(&format!("power, all flushed: {all_flushed}, CORELANE_SEED={seed}"));
+    let mut random = Random::new(seed);
+    let settings = with_flushes(all_flushed);
+    let mut broker = Broker::on_served_disk(&settings, FAULTFS, DISK_BYTES);
+    let mut load = Load::new(broker.port(), seed, all_flushed);
+    let begun = Instant::now();
+    for number in 0..losses {
+        let changes = 1 + random.below(changes_max);
+        let left = left_by(&mut random);
+        let is_full = random.below(5) == 0;
+        let space = random.below(FULL_SPACE_BYTES);
+        load.run_until(|_: &Signals| {
+            let disk = broker.served_disk();
+            if is_full {
+                disk.set_free(space);
+            }
+            disk.freeze_after(changes);
+            let is_frozen = disk.wait_until_frozen(if is_full { FULL_MAX } else { FROZEN_MAX });
+            assert!(is_frozen || is_full, "nothing is written");
+            broker.lose_power(left);
+            broker.served_disk().set_capacity(DISK_BYTES);
+        });
+        let mut durable_ends = recovery_points(&broker.on_disk("data"));
+        if random.below(3) == 0 {
+            broker.launch();
+            broker.served_disk().freeze_after(1 + random.below(changes_of_start_max));
+            broker.served_disk().wait_until_frozen(START_CUT_MAX);
+            broker.lose_power(left_by(&mut random));
+            durable_ends = recovery_points(&broker.on_disk("data"));
+        }
+        broker.start_again();
+        load.check(Ending::PowerLoss, &durable_ends, number + 1 == losses);
+        if random.below(6) == 0 {
+            broker.stop();
+            // What was stopped in order loses nothing.
+            broker.lose_power(left_by(&mut random));
+            broker.start_again();
+            load.check(Ending::Kill, &Default::default(), false);
+        }
+    }
+    say(&format!(
+        "lost the power {losses} times in {} s, all flushed: {all_flushed}: {} batches were \
+         acknowledged for good, and all are there",
+        begun.elapsed().as_secs(),
+        load.acknowledged(),
+    ));
+}
+
+/// What is left of what was not synced: nothing, or what a seed chooses.
+fn left_by(random: &mut Random) -> Left {
+    match random.below(3) {
+        0 => Left::Nothing,
+        _ => Left::Some(random.below(u64::MAX)),
     }
 }

@@ -25,4 +25,5 @@ mod served;
 
 pub use control::serve;
 pub use disk::Failing;
+pub use random::Random;
 pub use served::{Left, Served};

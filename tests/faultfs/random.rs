@@ -2,10 +2,11 @@
 
 /// The generator SplitMix64: small, and each seed is as good as any other.
 #[derive(Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
+    /// Everything follows from `seed`.
+    pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
@@ -17,8 +18,11 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `end`, which is not 0.
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
+    /// A number below `end`.
+    ///
+    /// # Panics
+    /// When that is 0.
+    pub fn below(&mut self, end: u64) -> u64 {
         self.next() % end
     }
 }
