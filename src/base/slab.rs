@@ -108,13 +108,22 @@ impl<T> Slab<T> {
         Some(value)
     }
 
+    /// How many places it has: their indexes lie below.
+    pub fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The value in a place, if there is one, with its token.
+    pub fn at(&self, index: usize) -> Option<(Token, &T)> {
+        let entry = self.entries.get(index)?;
+        let index = u32::try_from(index).expect("the limit fits a u32");
+        let token = Token { index, generation: entry.generation };
+        entry.value.as_ref().map(|value| (token, value))
+    }
+
     /// Every value with its token, in order of index.
     pub fn iter(&self) -> impl Iterator<Item = (Token, &T)> {
-        self.entries.iter().enumerate().filter_map(|(index, entry)| {
-            let index = u32::try_from(index).expect("the limit fits a u32");
-            let token = Token { index, generation: entry.generation };
-            entry.value.as_ref().map(|value| (token, value))
-        })
+        (0..self.places()).filter_map(|index| self.at(index))
     }
 
     /// Every value with its token, in order of index, to be changed.
@@ -137,7 +146,9 @@ mod tests {
         let first = slab.insert("first").expect("room");
         assert_eq!(slab.insert("second"), Err("second"));
         assert_eq!(slab.remove(first), Some("first"));
+        assert_eq!((slab.places(), slab.at(0), slab.at(1)), (1, None, None));
         let second = slab.insert("second").expect("room");
+        assert_eq!(slab.at(0), Some((second, &"second")));
         assert_eq!(first.index(), second.index());
         assert_eq!((slab.get(first), slab.get(second)), (None, Some(&"second")));
         assert_eq!(slab.remove(first), None);

@@ -507,12 +507,12 @@ impl Shard {
         self.timers.set(later(io, interval), Timer::Retention);
     }
 
-    /// Begins to clean the dirtiest log of those that are compacted.
+    /// Begins to look for the dirtiest log of those that are compacted.
     pub(crate) fn look_for_cleaning(&mut self, io: &mut Io<'_>) {
         if self.life.is_stopping() {
             return;
         }
-        self.with_owner(io, |owner, desk| owner.clean_next(desk));
+        self.owner.clean_next();
         let backoff = self.setup.config.simple.log_cleaner_backoff_ms;
         self.timers.set(later(io, backoff), Timer::Cleaning);
     }

@@ -6,6 +6,7 @@
 
 mod budget;
 mod filter;
+mod key;
 mod offset_map;
 mod ordered;
 mod output;
@@ -15,10 +16,8 @@ mod transactions;
 
 pub(crate) use budget::Budget;
 pub(crate) use filter::{Filter, Filtered, Filtering, LastRecord};
+pub(crate) use key::{KeyHash, KeyHasher};
 pub(crate) use offset_map::OffsetMap;
-pub(crate) use ordered::{Damage, OrderedRecords, check_place};
+pub(crate) use ordered::{Damage, KeyedRecord, Ordered, OrderedKeys, check_place};
 pub(crate) use output::CleanedSegment;
 pub(crate) use transactions::{Fate, OpenTransactions};
-
-/// The largest record that is unpacked, in bytes.
-const RECORD_BYTES_MAX: usize = 128 << 20;

@@ -5,12 +5,11 @@ use base::{LeaderEpoch, Offset, ProducerEpoch, ProducerId};
 use bytes::Bytes;
 
 use crate::batch::{Batch, crc_of_parts};
-use crate::codec::{Codec, Compression, Compressor};
-use crate::error::BatchError;
+use crate::codec::{Compression, Compressor};
 use crate::header::{
     BatchHeader, HEADER_BYTES, LOG_OVERHEAD_BYTES, MAGIC, NO_SEQUENCE, NO_TIMESTAMP, TimestampType,
 };
-use crate::record::{Record, RecordHeader};
+use crate::record::RecordHeader;
 
 /// A record to append.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,7 +27,7 @@ pub struct NewRecord<'a> {
 /// Collects records into one batch, compressing as they come.
 #[derive(Debug)]
 pub struct BatchBuilder {
-    header: BatchHeader,
+    pub(crate) header: BatchHeader,
     compressor: Compressor,
     next_offset: Offset,
     record: Vec<u8>,
@@ -209,10 +208,10 @@ impl BatchBuilder {
         write_varint(offset_delta, out);
     }
 
-    /// Begins a record at the next offset whose bytes from its key on the caller has ready: `rest`
-    /// of them follow by [`BatchBuilder::append_rest`].
-    pub(crate) fn append_head(&mut self, timestamp: i64, rest: usize) {
-        self.begin_record(self.next_offset, timestamp, rest);
+    /// Begins a record whose bytes from its key on the caller has ready: `rest` of them follow by
+    /// [`BatchBuilder::append_rest`].
+    pub(crate) fn append_head(&mut self, offset: Offset, timestamp: i64, rest: usize) {
+        self.begin_record(offset, timestamp, rest);
         self.plain_bytes += self.record.len();
         self.compressor.write(&self.record);
     }
@@ -227,61 +226,6 @@ impl BatchBuilder {
     pub(crate) fn written(&self) -> usize {
         self.compressor.written()
     }
-}
-
-/// Writes a batch anew with some of its records, for a log that is compacted: offsets, producer,
-/// codec and last offset stay as they were (`MemoryRecords.filterTo`).
-#[derive(Debug)]
-pub struct RetainedRecords {
-    builder: BatchBuilder,
-    last_offset_delta: i32,
-}
-
-impl RetainedRecords {
-    /// None of the records of a batch yet. With a delete horizon, in milliseconds since 1970, the
-    /// new batch says when its tombstones may go (KIP-534); one that it had stays.
-    ///
-    /// # Errors
-    /// The codec is not known.
-    pub fn new(header: &BatchHeader, delete_horizon_ms: Option<i64>) -> Result<Self, BatchError> {
-        let codec = header.codec().map_err(BatchError::UnknownCodec)?;
-        let mut builder = BatchBuilder::new(header.base_offset, codec.into());
-        builder.header = BatchHeader {
-            last_offset_delta: -1,
-            record_count: 0,
-            base_timestamp: NO_TIMESTAMP,
-            ..*header
-        };
-        if let Some(horizon_ms) = header.delete_horizon_ms().or(delete_horizon_ms) {
-            builder.header.set_delete_horizon_ms(horizon_ms);
-        }
-        if header.timestamp_type() == TimestampType::CreateTime {
-            builder.header.max_timestamp = NO_TIMESTAMP;
-        }
-        Ok(Self { builder, last_offset_delta: header.last_offset_delta })
-    }
-
-    /// Keeps the next one.
-    pub fn push(&mut self, record: &Record<'_>) {
-        let Record { offset, timestamp, key, value, headers } = *record;
-        self.builder.append_parts(offset, timestamp, key, value, headers);
-    }
-
-    /// The new batch.
-    pub fn build(mut self) -> Batch {
-        self.builder.header.last_offset_delta = self.last_offset_delta;
-        self.builder.build()
-    }
-}
-
-/// A batch without records in the place of one that lost them all: it keeps what is known of its
-/// producer and of its last offset (`DefaultRecordBatch.writeEmptyHeader`).
-pub fn without_records(header: &BatchHeader) -> Batch {
-    let mut builder = BatchBuilder::new(header.base_offset, Compression::None);
-    builder.header = BatchHeader { record_count: 0, base_timestamp: NO_TIMESTAMP, ..*header };
-    builder.header.set_codec(Codec::None);
-    builder.header.clear_delete_horizon();
-    builder.build()
 }
 
 /// The bytes of key, value and headers, each with its size.

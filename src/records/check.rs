@@ -228,6 +228,7 @@ impl Judge {
                 timestamp_delta: record.timestamp_delta,
                 offset_delta: record.offset_delta,
                 has_key: record.key.is_some(),
+                has_value: record.value.is_some(),
             });
         }
         *position = bytes.len();

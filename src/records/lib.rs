@@ -22,12 +22,13 @@ mod proof;
 mod reader;
 mod rebuild;
 mod record;
+mod retain;
 mod search;
 mod snappy;
 mod walk;
 
 pub use batch::{Batch, Batches, MaxTimestamp, Stamp, crc_of};
-pub use builder::{BatchBuilder, NewRecord, RetainedRecords, without_records};
+pub use builder::{BatchBuilder, NewRecord};
 pub use check::{CheckedRecords, PLAIN_BYTES_MAX, ProduceRules, RecordsCheck, single_batch};
 pub use codec::{
     Codec, Compression, GZIP_LEVEL_DEFAULT, GZIP_LEVEL_MAX, GZIP_LEVEL_MIN, LZ4_LEVEL_DEFAULT,
@@ -48,4 +49,5 @@ pub use header::{
 pub use reader::RecordReader;
 pub use rebuild::{Rebuild, rebuild};
 pub use record::{Headers, Record, RecordHeader};
+pub use retain::{Keyed, RETAINED_BYTES_MAX, RecordKeys, RetainedRecords, without_records};
 pub use search::{RecordSearch, Searched};

@@ -13,6 +13,7 @@ pub(crate) struct Head {
     pub(crate) timestamp_delta: i64,
     pub(crate) offset_delta: i32,
     pub(crate) has_key: bool,
+    pub(crate) has_value: bool,
 }
 
 /// Walks over a compressed batch's records, keeping nothing of keys, values and headers.
@@ -76,7 +77,7 @@ impl Walk {
             record_end: 0,
             record_size: 0,
             expects: Expects::Record,
-            head: Head { timestamp_delta: 0, offset_delta: 0, has_key: false },
+            head: Head { timestamp_delta: 0, offset_delta: 0, has_key: false, has_value: false },
         })
     }
 
@@ -93,18 +94,32 @@ impl Walk {
 
     /// Steps over the next record; `None` when it has to pause before its end.
     pub(crate) fn next(&mut self, pause_at: u64) -> Result<Option<Head>, Failure> {
+        self.next_with_key(pause_at, |_, _| ())
+    }
+
+    /// The same, and shows the pieces of the key, each with how many bytes of it are to come.
+    pub(crate) fn next_with_key(
+        &mut self,
+        pause_at: u64,
+        mut on_key: impl FnMut(&[u8], u64),
+    ) -> Result<Option<Head>, Failure> {
         loop {
             if self.walked >= pause_at {
                 return Ok(None);
             }
             if self.skip > 0 {
-                self.skip_some()?;
+                match self.expects {
+                    Expects::ValueSize => self.skip_some(&mut on_key)?,
+                    _ => self.skip_some(|_, _| ())?,
+                }
                 continue;
             }
             self.expects = match self.expects {
                 Expects::Record => self.record_head()?,
                 Expects::ValueSize => {
-                    self.skip = self.size()?.unwrap_or(0);
+                    let value = self.size()?;
+                    self.head.has_value = value.is_some();
+                    self.skip = value.unwrap_or(0);
                     Expects::HeaderCount
                 }
                 Expects::HeaderCount => self.header_count()?,
@@ -157,16 +172,17 @@ impl Walk {
         Ok(if left == 0 { Expects::End } else { Expects::HeaderKey { left } })
     }
 
-    fn skip_some(&mut self) -> Result<(), Failure> {
+    fn skip_some(&mut self, show: impl FnOnce(&[u8], u64)) -> Result<(), Failure> {
         if self.skip > self.record_end.saturating_sub(self.walked) {
             return Err(RecordFault::SizeMismatch(self.record_size).into());
         }
-        let seen = self.window.peek(1).map_err(Failure::Stream)?.len() as u64;
-        if seen == 0 {
+        let seen = self.window.peek(1).map_err(Failure::Stream)?;
+        if seen.is_empty() {
             return Err(RecordFault::Truncated.into());
         }
-        let count = self.skip.min(seen);
+        let count = self.skip.min(seen.len() as u64);
         self.skip -= count;
+        show(&seen[..count as usize], self.skip);
         self.take(count as usize)
     }
 

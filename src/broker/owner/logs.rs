@@ -204,6 +204,7 @@ impl Owner {
     /// Does what has come due.
     pub(crate) fn on_time(&mut self, desk: &mut Desk<'_>) {
         self.end_watches(desk.now.mono);
+        self.look_for_dirty(desk);
         while let Some(alarm) = self.alarms.expired(desk.now.mono) {
             match alarm {
                 Alarm::Log(token) => {
@@ -350,7 +351,7 @@ impl Owner {
             LogEvent::Moved => self.source_has_name(desk, token),
             LogEvent::Cleaned { moved } => {
                 if moved {
-                    self.clean_next(desk);
+                    self.clean_next();
                 }
             }
             LogEvent::Closed { .. } => {

@@ -18,9 +18,9 @@
 //! sequence or epoch it holds, or ends at the high watermark, which consumers must reach.
 
 use base::{Map, Offset, ProducerEpoch, ProducerId};
-use records::{Batch, BatchError, Record, RetainedRecords, without_records};
+use records::{Batch, BatchError, RetainedRecords, without_records};
 
-use super::{Budget, Damage, Fate, OffsetMap, OrderedRecords};
+use super::{Budget, Damage, Fate, KeyedRecord, OffsetMap, Ordered, OrderedKeys};
 use crate::producers::ProducerState;
 
 /// What decides.
@@ -56,14 +56,19 @@ pub(crate) enum Filtered {
 /// stay as they are, and need not be compressed again.
 #[derive(Debug)]
 pub(crate) struct Filtering {
-    reader: OrderedRecords,
+    pass: Pass,
     fate: Fate,
-    kept: u32,
-    dropped: u32,
+    tally: Tally,
     /// Whether something in it goes when its time is over.
     wants_horizon: bool,
-    /// The second time.
-    retained: Option<RetainedRecords>,
+}
+
+/// One at a time: each has a decompressor.
+#[derive(Debug)]
+enum Pass {
+    Judging(OrderedKeys),
+    Writing(RetainedRecords),
+    Done,
 }
 
 impl Filtering {
@@ -71,14 +76,42 @@ impl Filtering {
     ///
     /// # Errors
     /// The batch is damaged.
-    pub(crate) fn new(batch: &Batch, fate: Fate) -> Result<Self, BatchError> {
-        let reader = OrderedRecords::new(batch)?;
+    pub(crate) fn new(batch: &Batch, fate: Fate, hash_seed: u64) -> Result<Self, BatchError> {
+        let pass = Pass::Judging(OrderedKeys::new(batch, hash_seed)?);
         let wants_horizon = fate == Fate::NeedlessMarker;
-        Ok(Self { reader, fate, kept: 0, dropped: 0, wants_horizon, retained: None })
+        Ok(Self { pass, fate, tally: Tally::default(), wants_horizon })
     }
 
     pub(crate) fn fate(&self) -> Fate {
         self.fate
+    }
+}
+
+/// Which records of a batch stay.
+#[derive(Debug, Default)]
+struct Tally {
+    kept: u32,
+    dropped: u32,
+    /// One bit for each record.
+    bits: Vec<u64>,
+}
+
+impl Tally {
+    /// Notes whether the next record stays.
+    fn add(&mut self, stays: bool) {
+        let index = self.kept + self.dropped;
+        if index.is_multiple_of(u64::BITS) {
+            self.bits.push(0);
+        }
+        if let Some(bits) = self.bits.last_mut() {
+            *bits |= u64::from(stays) << (index % u64::BITS);
+        }
+        *(if stays { &mut self.kept } else { &mut self.dropped }) += 1;
+    }
+
+    fn stays(&self, index: u32) -> bool {
+        let bits = self.bits.get((index / u64::BITS) as usize);
+        bits.is_some_and(|bits| bits >> (index % u64::BITS) & 1 == 1)
     }
 }
 
@@ -107,16 +140,16 @@ impl Filter<'_> {
         if self.is_gone(fate, horizon) {
             return Ok(Some(self.without_records(batch)));
         }
-        if filtering.retained.is_none() {
-            while let Some(record) = filtering.reader.next_record()? {
-                if self.keeps(fate, &record, horizon) {
-                    filtering.kept += 1;
-                    filtering.wants_horizon |= record.value.is_none();
-                } else {
-                    filtering.dropped += 1;
-                }
-                if !budget.reads(&record) {
-                    return Ok(None);
+        if let Pass::Judging(keys) = &mut filtering.pass {
+            loop {
+                match keys.advance(budget)? {
+                    Ordered::Paused => return Ok(None),
+                    Ordered::Over => break,
+                    Ordered::Record(record) => {
+                        let stays = self.keeps(fate, record, horizon);
+                        filtering.tally.add(stays);
+                        filtering.wants_horizon |= stays && !record.has_value;
+                    }
                 }
             }
             if let Some(whole) = self.decide(batch, filtering) {
@@ -124,25 +157,30 @@ impl Filter<'_> {
             }
             let begins = filtering.wants_horizon && horizon.is_none();
             let horizon = begins.then(|| self.now_ms.saturating_add(self.delete_retention_ms));
-            filtering.reader = OrderedRecords::new(batch)?;
-            filtering.retained = Some(RetainedRecords::new(batch.header(), horizon)?);
+            filtering.pass = Pass::Writing(RetainedRecords::new(batch, horizon)?);
         }
-        while let Some(record) = filtering.reader.next_record()? {
-            let keeps = self.keeps(fate, &record, horizon);
-            if let Some(retained) = filtering.retained.as_mut().filter(|_| keeps) {
-                retained.push(&record);
-            }
-            if !(if keeps { budget.writes(&record) } else { budget.reads(&record) }) {
-                return Ok(None);
-            }
+        let Filtering { pass: Pass::Writing(writing), tally, .. } = filtering else {
+            return Ok(None);
+        };
+        if budget.is_spent() {
+            return Ok(None);
         }
-        Ok(filtering.retained.take().map(|retained| Filtered::Part(retained.build())))
+        let before = writing.plain_bytes();
+        let is_done = writing.advance(budget.left_to_write(), |index| tally.stays(index))?;
+        budget.writes(writing.plain_bytes() - before);
+        if !is_done {
+            return Ok(None);
+        }
+        match std::mem::replace(&mut filtering.pass, Pass::Done) {
+            Pass::Writing(writing) => Ok(Some(Filtered::Part(writing.finish()))),
+            _ => Ok(None),
+        }
     }
 
     /// What becomes of a batch of which all is known, unless it has to be written anew.
     fn decide(&self, batch: &Batch, filtering: &Filtering) -> Option<Filtered> {
         let has_horizon = batch.header().delete_horizon_ms().is_some();
-        match (filtering.kept, filtering.dropped) {
+        match (filtering.tally.kept, filtering.tally.dropped) {
             (0, _) => Some(self.without_records(batch)),
             (_, 0) if !filtering.wants_horizon || has_horizon => Some(Filtered::All),
             _ => None,
@@ -168,14 +206,14 @@ impl Filter<'_> {
         }
     }
 
-    fn keeps(&self, fate: Fate, record: &Record<'_>, horizon: Option<i64>) -> bool {
+    fn keeps(&self, fate: Fate, record: KeyedRecord, horizon: Option<i64>) -> bool {
         if fate != Fate::Records || self.map.latest().is_none_or(|latest| record.offset > latest) {
             return true;
         }
         let Some(key) = record.key else { return false };
         let is_newest = self.map.get(key).is_none_or(|newest| record.offset >= newest);
         let has_time = horizon.is_none_or(|horizon| self.now_ms < horizon);
-        is_newest && (record.value.is_some() || has_time)
+        is_newest && (record.has_value || has_time)
     }
 
     fn keeps_empty(&self, batch: &Batch) -> bool {
@@ -195,10 +233,12 @@ impl Filter<'_> {
 #[cfg(test)]
 mod tests {
     use base::ProducerEpoch;
-    use records::{BatchBuilder, Compression, GZIP_LEVEL_DEFAULT, NewRecord};
+    use records::{BatchBuilder, Compression, GZIP_LEVEL_DEFAULT, NewRecord, Record};
 
     use super::*;
-    use crate::cleaner::RECORD_BYTES_MAX;
+    use crate::cleaner::KeyHash;
+
+    const SEED: u64 = 7;
 
     type Pair = (Option<&'static str>, Option<&'static str>);
 
@@ -213,9 +253,9 @@ mod tests {
     }
 
     fn map(newest: &[(&str, i64)], latest: i64) -> OffsetMap {
-        let mut map = OffsetMap::new(1 << 16, 0.9, 100, 7);
+        let mut map = OffsetMap::new(1 << 16, 0.9, 100);
         newest.iter().for_each(|(key, offset)| {
-            assert!(map.put(key.as_bytes(), Offset(*offset)));
+            assert!(map.put(KeyHash::of(SEED, key.as_bytes()), Offset(*offset)));
         });
         map.reach(Offset(latest));
         map
@@ -243,7 +283,7 @@ mod tests {
         ];
         let last_records = &last_records.into_iter().collect();
         let filter = Filter { map, now_ms, delete_retention_ms: 100, last_records, high_watermark };
-        let mut filtering = Filtering::new(batch, fate).expect("it is whole");
+        let mut filtering = Filtering::new(batch, fate, SEED).expect("it is whole");
         loop {
             // A record at a time: nothing depends on where it pauses.
             let left = filter.advance(batch, &mut filtering, &mut Budget::new(1));
@@ -256,7 +296,7 @@ mod tests {
     fn content(batch: &Batch) -> Vec<(i64, i64, Option<String>, Option<String>)> {
         let text = |it: Option<&[u8]>| it.map(|it| String::from_utf8_lossy(it).into_owned());
         let mut found = Vec::new();
-        let mut records = batch.records(RECORD_BYTES_MAX).expect("readable");
+        let mut records = batch.records(1 << 20).expect("readable");
         while let Some(record) = records.next_record().expect("readable") {
             let Record { offset, timestamp, key, value, .. } = record;
             found.push((offset.0, timestamp, text(key), text(value)));
@@ -292,7 +332,7 @@ mod tests {
     fn what_the_map_does_not_cover_stays() {
         let given = batch(10, Compression::None, &[A1, B2, (None, Some("3"))]).build();
         assert_eq!(filtered(&map(&[("a", 5)], 9), &given), Filtered::All);
-        assert_eq!(filtered(&OffsetMap::new(1 << 10, 0.9, 10, 7), &given), Filtered::All);
+        assert_eq!(filtered(&OffsetMap::new(1 << 10, 0.9, 10), &given), Filtered::All);
         let Filtered::Part(left) = filtered(&map(&[("a", 11)], 11), &given) else {
             panic!("part of it stays")
         };

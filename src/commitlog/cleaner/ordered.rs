@@ -4,9 +4,9 @@
 //! uncompressed batch is stored with the record offsets that its client gave it.
 
 use base::{Offset, ProducerId};
-use records::{Batch, BatchError, Record, RecordReader};
+use records::{Batch, BatchError, Keyed, RecordKeys};
 
-use super::RECORD_BYTES_MAX;
+use super::{Budget, KeyHash, KeyHasher};
 
 /// Why a batch is not cleaned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,35 +41,66 @@ pub(crate) fn check_place(
     Err(Damage::BatchOffsets { first, last, from, end })
 }
 
-/// The records of a batch, whose offsets rise within the range that its header gives.
+/// The keys of a batch's records, whose offsets rise within the range that its header gives.
 #[derive(Debug)]
-pub(crate) struct OrderedRecords {
-    reader: RecordReader,
+pub(crate) struct OrderedKeys {
+    keys: RecordKeys,
+    hasher: KeyHasher,
     from: Offset,
     last: Offset,
 }
 
-impl OrderedRecords {
+/// A record, as far as it says whether it stays.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyedRecord {
+    pub(crate) offset: Offset,
+    pub(crate) key: Option<KeyHash>,
+    pub(crate) has_value: bool,
+}
+
+/// How far the walk has come.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ordered {
+    Paused,
+    Record(KeyedRecord),
+    Over,
+}
+
+impl OrderedKeys {
     /// Begins with the first one.
     ///
     /// # Errors
     /// The batch is damaged.
-    pub(crate) fn new(batch: &Batch) -> Result<Self, BatchError> {
-        let (reader, header) = (batch.records(RECORD_BYTES_MAX)?, batch.header());
-        Ok(Self { reader, from: header.base_offset, last: header.last_offset() })
+    pub(crate) fn new(batch: &Batch, hash_seed: u64) -> Result<Self, BatchError> {
+        let (keys, header) = (RecordKeys::new(batch)?, batch.header());
+        let hasher = KeyHasher::new(hash_seed);
+        Ok(Self { keys, hasher, from: header.base_offset, last: header.last_offset() })
     }
 
-    /// The next one, if there is one.
+    /// Goes on as far as the budget goes, to the end of the next record at most.
     ///
     /// # Errors
     /// The batch is damaged, or the offset is not where it should be.
-    pub(crate) fn next_record(&mut self) -> Result<Option<Record<'_>>, Damage> {
-        let Some(record) = self.reader.next_record()? else { return Ok(None) };
-        let (offset, from, last) = (record.offset, self.from, self.last);
+    pub(crate) fn advance(&mut self, budget: &mut Budget) -> Result<Ordered, Damage> {
+        if budget.is_spent() {
+            return Ok(Ordered::Paused);
+        }
+        let before = self.keys.plain_bytes();
+        let hasher = &mut self.hasher;
+        let keyed = self.keys.advance(budget.left(), |piece, left| hasher.push(piece, left))?;
+        budget.reads(self.keys.plain_bytes() - before);
+        let (offset, has_key, has_value) = match keyed {
+            Keyed::Paused => return Ok(Ordered::Paused),
+            Keyed::Over => return Ok(Ordered::Over),
+            Keyed::Record { offset, has_key, has_value } => (offset, has_key, has_value),
+        };
+        let (from, last) = (self.from, self.last);
         if offset < from || offset > last {
             return Err(Damage::RecordOffset { offset, from, last });
         }
         self.from = offset.plus(1);
-        Ok(Some(record))
+        let hash = self.hasher.take();
+        let key = has_key.then_some(hash);
+        Ok(Ordered::Record(KeyedRecord { offset, key, has_value }))
     }
 }

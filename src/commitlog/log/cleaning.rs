@@ -27,7 +27,7 @@ use records::{Batch, BatchHeader, HEADER_BYTES};
 use super::{Log, LogEffects, LogState, RETRY_AFTER};
 use crate::cleaner::{
     Budget, CleanedSegment, Damage, Fate, Filter, Filtered, Filtering, LastRecord, OffsetMap,
-    OpenTransactions, OrderedRecords, check_place,
+    OpenTransactions, Ordered, OrderedKeys, check_place,
 };
 use crate::names;
 use crate::segment::Segment;
@@ -35,8 +35,7 @@ use crate::step::{LogEvent, LogStep, Step};
 
 /// What one turn of cleaning reads, in bytes, unless a single batch is larger.
 const CLEANING_TURN_BYTES: u32 = 128 << 10;
-/// What one turn of cleaning unpacks, in bytes, unless a single record has more: about a
-/// millisecond.
+/// What one turn of cleaning unpacks, in bytes: about a millisecond.
 const CLEANING_TURN_PLAIN_BYTES: usize = 256 << 10;
 /// What is written of a cleaned segment before it is synced, in bytes: the sync at its end is
 /// short, and the kernel has little to write back at once.
@@ -127,7 +126,7 @@ enum Stage {
 /// A batch that is gone over: what it unpacks to may take more than a turn.
 #[derive(Debug)]
 enum Work {
-    Noting(OrderedRecords),
+    Noting(Box<OrderedKeys>),
     Filtering(Box<Filtering>),
 }
 
@@ -222,12 +221,7 @@ impl Log {
             first_dirty,
             high_watermark,
             limit,
-            map: OffsetMap::new(
-                limits.map_bytes,
-                limits.map_load_factor,
-                records_max,
-                limits.hash_seed,
-            ),
+            map: OffsetMap::new(limits.map_bytes, limits.map_load_factor, records_max),
             transactions: OpenTransactions::new(segment),
             limits,
             stage: Stage::Mapping(Place::at(segment)),
@@ -610,19 +604,20 @@ impl Log {
                 batch.check_crc()?;
                 self.check_place(round, batch)?;
                 let fate = round.transactions.pass(batch, &self.aborted)?;
+                let seed = round.limits.hash_seed;
                 if round.is_mapping() {
                     if fate != Fate::Records || header.last_offset() < round.first_dirty {
                         round.map.reach(header.last_offset());
                         return Ok(true);
                     }
-                    Work::Noting(OrderedRecords::new(batch)?)
+                    Work::Noting(Box::new(OrderedKeys::new(batch, seed)?))
                 } else {
-                    Work::Filtering(Box::new(Filtering::new(batch, fate)?))
+                    Work::Filtering(Box::new(Filtering::new(batch, fate, seed)?))
                 }
             }
         };
         match work {
-            Work::Noting(reader) => round.note(batch, reader, budget),
+            Work::Noting(keys) => round.note(batch, keys, budget),
             Work::Filtering(filtering) => self.filter(round, batch, filtering, budget),
         }
     }
@@ -763,20 +758,24 @@ impl Round {
     fn note(
         &mut self,
         batch: &Batch,
-        mut reader: OrderedRecords,
+        mut keys: Box<OrderedKeys>,
         budget: &mut Budget,
     ) -> Result<bool, Damage> {
-        while let Some(record) = reader.next_record()? {
+        loop {
+            let record = match keys.advance(budget)? {
+                Ordered::Paused => {
+                    self.work = Some(Work::Noting(keys));
+                    return Ok(false);
+                }
+                Ordered::Over => break,
+                Ordered::Record(record) => record,
+            };
             let key = record.key.filter(|_| record.offset >= self.first_dirty);
             if key.is_some_and(|key| !self.map.put(key, record.offset)) {
                 // The round ends with what was noted.
                 self.is_mapped = true;
                 self.limit = self.limit.min(record.offset);
                 return Ok(true);
-            }
-            if !budget.reads(&record) {
-                self.work = Some(Work::Noting(reader));
-                return Ok(false);
             }
         }
         self.map.reach(batch.header().last_offset());
