@@ -164,13 +164,19 @@ impl<N: Node> Simulation<N> {
             // may have come.
             let is_cut = self.history.partition(*place).start_max == i64::MAX;
             let read = collected.remove(place).unwrap_or_default().records;
-            if self.history.partition(*place).is_compacted {
+            let partition = self.history.partition(*place);
+            if partition.is_compacted {
                 // More of it may have gone since.
-                compacted::is_left(log, &read)
+                compacted::is_left(log, &read, &partition.perhaps_deleted())
                     .map_err(|violation| Violation(format!("{name} in a session: {violation}")))?;
                 continue;
             }
-            ensure(is_cut || read.starts_with(log), || {
+            // And DeleteRecords, of which nobody waits for the answer, may have been performed.
+            let start = partition.start;
+            let left = |records: &[(i64, RecordId)]| -> Vec<(i64, RecordId)> {
+                records.iter().filter(|(at, _)| *at >= start).copied().collect()
+            };
+            ensure(is_cut || left(&read).starts_with(&left(log)), || {
                 let (read, all) = (read.len(), log.len());
                 format!("{name} has {all} records, and a session brings {read} of them")
             })?;

@@ -26,10 +26,20 @@ pub struct RecordId {
 /// The keys that the records of a partition share.
 const KEYS: u64 = 9;
 
+/// Whether a batch can hold tombstones.
+pub fn deletes(batch: BatchId) -> bool {
+    batch % 5 == 3
+}
+
 impl RecordId {
     /// The number of its key: the records of a partition share a few.
     pub fn key(self) -> u64 {
         (self.batch + u64::from(self.index)) % KEYS
+    }
+
+    /// Whether it deletes its key: it has no value, and its name stands in a header.
+    pub fn is_tombstone(self) -> bool {
+        deletes(self.batch) && self.index % 2 == 1
     }
 
     /// Its key.
@@ -124,6 +134,23 @@ pub struct PartitionHistory {
     pub retention_bytes: Option<u64>,
     /// The end of the log that was shown so far; it must not be less later in the same life.
     pub end_shown: i64,
+}
+
+impl PartitionHistory {
+    /// The keys that a tombstone may have deleted of which nobody knows whether it was written:
+    /// gone with the older records, it cannot be missed.
+    pub fn perhaps_deleted(&self) -> BTreeSet<u64> {
+        let known: BTreeSet<BatchId> = self.log.values().map(|seen| seen.record.batch).collect();
+        let is_unknown = |id: &BatchId, sent: &SentBatch| {
+            deletes(*id) && sent.fate == Fate::Unknown && !known.contains(id)
+        };
+        let unknown = self.batches.iter().filter(|(id, sent)| is_unknown(id, sent));
+        let records = unknown.flat_map(|(&batch, sent)| {
+            let count = sent.count;
+            (0..count).map(move |index| RecordId { batch, index, count })
+        });
+        records.filter(|record| record.is_tombstone()).map(RecordId::key).collect()
+    }
 }
 
 /// A topic of the workload.

@@ -77,7 +77,7 @@ pub enum Next {
 pub enum Refusal {
     /// A batch before it was not taken, or it is of an earlier id: it is sent again.
     Expected,
-    /// The broker may have lost what it had acknowledged.
+    /// The broker may have lost what it had acknowledged, or know only of a later batch.
     Excused,
     /// The broker has lost track.
     Wrong,
@@ -188,7 +188,8 @@ impl Producer {
         }
     }
 
-    /// A batch is refused because of its sequence.
+    /// A batch is refused because of its sequence, by a node that was started anew since the batch
+    /// was first sent, where `is_restarted`.
     pub fn out_of_order(
         &mut self,
         id: i64,
@@ -196,6 +197,7 @@ impl Producer {
         batch: BatchId,
         life: Life,
         is_synced: bool,
+        is_restarted: bool,
     ) -> Refusal {
         let Some(lane) = self.lane_of(id, place) else { return Refusal::Expected };
         lane.in_flight -= 1;
@@ -204,7 +206,9 @@ impl Producer {
             return Refusal::Expected;
         }
         let may_be_lost = lane.acknowledged_in.is_some_and(|known| known != life) && !is_synced;
-        if !may_be_lost {
+        // It may stand in the log, with a later one that a snapshot names in its place.
+        let may_be_forgotten = is_restarted && lane.pending.len() > 1;
+        if !may_be_lost && !may_be_forgotten {
             return Refusal::Wrong;
         }
         // It begins anew. What it waited for may be in the log or not.

@@ -270,6 +270,7 @@ fn topic(dice: &mut Random, number: u64, is_whole: bool) -> TopicHistory {
         let ratio = dice.below(60) as f64 / 100.0;
         configs.push(("cleanup.policy", "compact".to_owned()));
         configs.push(("min.cleanable.dirty.ratio", ratio.to_string()));
+        configs.push(("delete.retention.ms", dice.below(300).to_string()));
         configs.push(("file.delete.delay.ms", dice.below(200).to_string()));
         if !configs.iter().any(|(name, _)| *name == "segment.ms") {
             configs.push(("segment.ms", (5 + dice.below(100)).to_string()));

@@ -1,8 +1,9 @@
-//! A log that is compacted keeps the newest record of each key where it was.
+//! A log that is compacted keeps the newest record of each key where it was. Only one that deletes
+//! the key may be gone, once nothing older of the key is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-use crate::history::{PartitionHistory, RecordId, Violation};
+use crate::history::{PartitionHistory, RecordId, Violation, ensure};
 
 /// Compares what is known to have been in a log with the whole of it as it is now, and forgets what
 /// had to make room: how many records.
@@ -11,22 +12,39 @@ use crate::history::{PartitionHistory, RecordId, Violation};
 pub fn check(partition: &mut PartitionHistory, log: &[(i64, RecordId)]) -> Result<u64, Violation> {
     let before = partition.log.iter().map(|(offset, seen)| (*offset, seen.record));
     let before: Vec<(i64, RecordId)> = before.collect();
-    is_left(&before, log)?;
+    is_left(&before, log, &partition.perhaps_deleted())?;
     let now: BTreeMap<i64, RecordId> = log.iter().copied().collect();
     partition.log.retain(|offset, _| now.contains_key(offset));
     Ok((before.len() - partition.log.len()) as u64)
 }
 
-/// Checks that `after` has all of `before`, but for records that have a newer one of their key.
-pub fn is_left(before: &[(i64, RecordId)], after: &[(i64, RecordId)]) -> Result<(), Violation> {
+/// Checks that `after` has all of `before`, but for records that have a newer one of their key, and
+/// for tombstones once nothing is left that they delete. Of the keys in `perhaps_deleted` nobody
+/// knows whether they have a tombstone.
+pub fn is_left(
+    before: &[(i64, RecordId)],
+    after: &[(i64, RecordId)],
+    perhaps_deleted: &BTreeSet<u64>,
+) -> Result<(), Violation> {
     let now: BTreeMap<i64, RecordId> = after.iter().copied().collect();
-    let newest: BTreeMap<u64, i64> = after.iter().map(|(at, record)| (record.key(), *at)).collect();
-    for (offset, record) in before {
-        let newer = newest.get(&record.key()).is_some_and(|newest| newest > offset);
-        if !newer && now.get(offset) != Some(record) {
+    let mut newest: BTreeMap<u64, (i64, RecordId)> = BTreeMap::new();
+    for &(offset, record) in before.iter().chain(after) {
+        let of_key = newest.entry(record.key()).or_insert((offset, record));
+        *of_key = (*of_key).max((offset, record));
+    }
+    for (offset, record) in newest.into_values() {
+        let key = record.key();
+        if now.get(&offset) == Some(&record) {
+            continue;
+        }
+        if record.is_tombstone() {
+            let older = after.iter().find(|(_, older)| older.key() == key);
+            ensure(older.is_none(), || {
+                format!("{record:?} at {offset} deleted {older:?} of key {key}, and is gone")
+            })?;
+        } else if !perhaps_deleted.contains(&key) {
             return Err(Violation(format!(
-                "offset {offset} had {record:?}, the newest of key {}, which is gone",
-                record.key()
+                "offset {offset} had {record:?}, the newest of key {key}, which is gone"
             )));
         }
     }
@@ -55,5 +73,20 @@ mod tests {
         assert_eq!(check(&mut partition.clone(), &all[1..]), Ok(1));
         check(&mut partition.clone(), &all[..2]).expect_err("the newest is gone");
         check(&mut partition, &[(0, a), (2, newer_a)]).expect_err("the only one is gone");
+    }
+
+    #[test]
+    fn a_tombstone_goes_with_what_it_deletes_and_not_before() {
+        let tombstone = RecordId { batch: 3, index: 1, count: 2 };
+        let older = RecordId { batch: 4, index: 0, count: 1 };
+        assert!(tombstone.is_tombstone() && !older.is_tombstone());
+        assert_eq!(tombstone.key(), older.key());
+        let (both, none) = ([(0, older), (1, tombstone)], BTreeSet::new());
+        is_left(&both, &both[1..], &none).expect("what it deletes goes first");
+        is_left(&both, &[], &none).expect("then it goes");
+        is_left(&both, &both[..1], &none).expect_err("it comes back");
+        is_left(&both[..1], &[], &none).expect_err("nothing deletes it");
+        let perhaps = BTreeSet::from([older.key()]);
+        is_left(&both[..1], &[], &perhaps).expect("something may have deleted it");
     }
 }

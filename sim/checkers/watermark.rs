@@ -30,6 +30,11 @@ impl Floor {
         self.incarnation != partition.incarnation
     }
 
+    /// Whether the node was started anew since.
+    pub fn is_of_earlier_boot(self, partition: &PartitionHistory) -> bool {
+        self.boot != partition.boot
+    }
+
     /// The end of the log that answers must not fall behind, if there is one.
     pub fn end(self, partition: &PartitionHistory) -> Option<i64> {
         self.binds(partition).then_some(self.end)

@@ -74,12 +74,13 @@ impl DeleteRecords {
                 let (place, before, floor) = open.swap_remove(asked);
                 let low_watermark = partition.low_watermark;
                 let name = history.name(place);
+                let known = history.partition(place);
+                let end = floor.end(known).filter(|_| !floor.is_of_another_topic(known));
                 match partition.error_code {
                     ErrorCode::NONE => {}
-                    // The end may have been lost with the power since it was shown.
-                    ErrorCode::OFFSET_OUT_OF_RANGE
-                        if floor.end(history.partition(place)).is_none_or(|end| end < before) =>
-                    {
+                    // The end may have been lost with the power, or with the topic, since it was
+                    // shown.
+                    ErrorCode::OFFSET_OUT_OF_RANGE if end.is_none_or(|end| end < before) => {
                         continue;
                     }
                     code => {

@@ -194,7 +194,8 @@ fn classify_data(
     history.counts.read += found.records.len() as u64;
     if let Some(collected) = &mut history.collected {
         if history.lie == Some(Lie::NewestIsGone) && is_compacted {
-            found.records.pop();
+            // A tombstone may be gone.
+            while found.records.pop().is_some_and(|(_, record)| record.is_tombstone()) {}
         }
         let read = collected.entry(place).or_default();
         read.bytes += dense::whole_bytes(&records);

@@ -4,12 +4,14 @@ use base::{Offset, ProducerEpoch, ProducerId, Random};
 use bytes::Bytes;
 use protocol::produce_request::{PartitionProduceData, TopicProduceData};
 use protocol::{ErrorCode, ProduceRequest, Records};
-use records::{BatchBuilder, Compression, NewRecord};
+use records::{BatchBuilder, Compression, NewRecord, RecordHeader};
 
 use super::{by_topic, frame, reply, sample_partitions, tolerate};
 use crate::checkers::lasting;
 use crate::checkers::watermark::Floor;
-use crate::history::{BatchId, Fate, History, Life, Place, RecordId, SentBatch, Violation, ensure};
+use crate::history::{
+    BatchId, Fate, History, Life, Place, RecordId, SentBatch, Violation, deletes, ensure,
+};
 
 /// One request.
 #[derive(Clone, Debug)]
@@ -42,8 +44,10 @@ impl Produce {
         let mut batches = Vec::new();
         let mut data = Vec::new();
         for &place in places {
-            let id = history.next_batch;
-            history.next_batch += 1;
+            // Without an answer nobody knows whether a tombstone was written.
+            let is_unfit = acks == 0 && deletes(history.next_batch);
+            let id = history.next_batch + u64::from(is_unfit);
+            history.next_batch = id + 1;
             let count_max = if random.chance(20) { 40 } else { 4 };
             let count = 1 + random.below(count_max) as u32;
             let partition = history.partition(place);
@@ -155,10 +159,13 @@ pub(super) fn batch(
     }
     for index in 0..count {
         let record = RecordId { batch: id, index, count };
-        let (key, value) = (record.key_bytes(), record.value(bytes as usize));
+        let (key, name) = (record.key_bytes(), record.value(bytes as usize));
         let timestamp = 1_767_225_600_000 + random.below(100_000) as i64;
-        let (key, value) = (Some(&key[..]), Some(&value[..]));
-        builder.append(&NewRecord { timestamp, key, value, headers: &[] });
+        let (key, name) = (Some(&key[..]), Some(&name[..]));
+        let header = [RecordHeader { key: b"name", value: name }];
+        let (value, headers) =
+            if record.is_tombstone() { (None, &header[..]) } else { (name, &[][..]) };
+        builder.append(&NewRecord { timestamp, key, value, headers });
     }
     builder.build().bytes().clone()
 }
