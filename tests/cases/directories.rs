@@ -5,9 +5,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blackbox::{Broker, Running, quick_java};
+use blackbox::{Broker, CLUSTER_ID, Running, Target, quick_java, target};
 
 const BOTH: (&str, &str) = ("log.dirs", "{folder}/data,{folder}/more");
+/// With it, Kafka looks at its limit of bytes a second after every few batches.
+const FEW: (&str, &str) = ("replica.fetch.max.bytes", "65536");
 /// How long a broker may take for a move.
 const MOVE_MAX: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(20);
@@ -138,7 +140,7 @@ fn moves_that_cannot_be_are_refused_and_what_is_not_there_yet_is_remembered() {
 fn a_move_is_seen_while_it_lasts_and_can_be_changed_and_goes_on_after_a_kill() {
     const RECORDS: usize = 12_000;
     const BYTES: usize = 1_000;
-    let mut broker = Broker::start(&[BOTH]);
+    let mut broker = Broker::start(&[BOTH, FEW]);
     let value = "x".repeat(BYTES);
     let input = format!("{value}\n").repeat(RECORDS);
     broker.kafka_reads("console-producer --topic slow", &input).ok();
@@ -176,4 +178,41 @@ fn a_move_is_seen_while_it_lasts_and_can_be_changed_and_goes_on_after_a_kill() {
     let consume =
         format!("console-consumer --topic slow --from-beginning --max-messages {RECORDS}");
     assert_eq!(broker.kafka(&consume).ok().stdout, input);
+}
+
+#[test]
+fn a_move_that_one_broker_began_is_ended_by_the_other() {
+    const RECORDS: usize = 12_000;
+    let input = format!("{}\n", "x".repeat(1_000)).repeat(RECORDS);
+    for (first, second) in [(target(), Target::Kafka), (Target::Kafka, target())] {
+        let mut broker = Broker::prepare(&[BOTH, FEW]);
+        broker.set_program(first);
+        broker.format(&format!("--cluster-id {CLUSTER_ID}")).ok();
+        broker.start_again();
+        broker.kafka_reads("console-producer --topic passed-on", &input).ok();
+        let from = moved_to(&broker, "passed-on-0");
+        let to = other(from);
+        let limit = "replica.alter.log.dirs.io.max.bytes.per.second";
+        let configs = "configs --alter --entity-type brokers --entity-name 1";
+        broker.kafka(&format!("{configs} --add-config {limit}=1")).ok();
+        let word = format!("passed-on,0,{{folder}}/{to}");
+        assert_eq!(admin(&broker, &[&word]), "passed-on-0 NONE\n");
+        let shown = admin(&broker, &["describe"]);
+        assert!(shown.contains("future"), "{shown}");
+        broker.kill();
+        broker.set_program(second);
+        broker.start_again();
+        let shown = admin(&broker, &["describe"]);
+        assert!(shown.contains("future"), "{shown}");
+        broker.kafka(&format!("{configs} --delete-config {limit}")).ok();
+        assert_eq!(moved_to(&broker, "passed-on-0"), to);
+        let consume =
+            format!("console-consumer --topic passed-on --from-beginning --max-messages {RECORDS}");
+        assert_eq!(broker.kafka(&consume).ok().stdout, input);
+        // And the other one finds it where it is.
+        broker.kill();
+        broker.set_program(first);
+        broker.start_again();
+        assert_eq!(broker.kafka(&consume).ok().stdout, input);
+    }
 }
