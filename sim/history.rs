@@ -124,6 +124,8 @@ pub struct PartitionHistory {
     pub boot: Boot,
     /// Which topic of this name it belongs to.
     pub incarnation: Incarnation,
+    /// Its topic is to be deleted, and nobody has said that it is: there may be the next one.
+    pub is_doomed: bool,
     /// Where the log begins, as far as is known. In the same boot it never goes back.
     pub start: i64,
     /// The log does not begin behind this, unless a loss of power took a first segment of which

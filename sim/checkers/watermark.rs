@@ -25,9 +25,10 @@ impl Floor {
         }
     }
 
-    /// Whether the topic was deleted since: nobody knows which one an answer speaks of.
+    /// Whether the topic was deleted since, or may have been: nobody knows which one an answer
+    /// speaks of.
     pub fn is_of_another_topic(self, partition: &PartitionHistory) -> bool {
-        self.incarnation != partition.incarnation
+        self.incarnation != partition.incarnation || partition.is_doomed
     }
 
     /// Whether the node was started anew since.

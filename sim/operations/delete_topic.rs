@@ -38,6 +38,9 @@ impl DeleteTopic {
     /// Asks for the end of a topic.
     pub fn new(history: &mut History, topic: usize, topic_id: TopicId) -> Self {
         history.topics[topic].is_doomed = true;
+        for partition in &mut history.topics[topic].partitions {
+            partition.is_doomed = true;
+        }
         let state = DeleteTopicState { topic_id, name: None, ..DeleteTopicState::default() };
         let request = DeleteTopicsRequest {
             topics: vec![state],
