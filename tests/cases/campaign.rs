@@ -19,6 +19,9 @@ const BACK_MAX: Duration = Duration::from_secs(60);
 /// Records of one request to produce, in bytes.
 const REQUEST_BYTES: usize = 8 << 20;
 
+/// The seed of short forms, which do the same each time.
+const SHORT_SEED: u64 = 7;
+
 fn is_full() -> bool {
     std::env::var_os("CORELANE_CAMPAIGN").is_some()
 }
@@ -119,12 +122,12 @@ impl Many {
     }
 }
 
-/// The seed of a campaign: that of `CORELANE_SEED`, or another one each time.
+/// The seed of a campaign: that of `CORELANE_SEED`, or in full another one each time.
 fn seed() -> u64 {
     let given = std::env::var("CORELANE_SEED").ok().and_then(|text| text.parse().ok());
     given.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        u64::from(now.expect("it is after 1970").subsec_nanos())
+        sized(u64::from(now.expect("it is after 1970").subsec_nanos()), SHORT_SEED)
     })
 }
 

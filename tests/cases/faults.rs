@@ -61,7 +61,8 @@ fn a_start_on_a_full_disk_waits_for_space() {
         } else {
             broker.kill();
         }
-        broker.served_disk().set_free(0);
+        // Nothing can grow, whatever files without names are released yet.
+        broker.served_disk().set_capacity(0);
         let waits = |broker: &Broker| broker.log_text().matches("waits for space").count();
         let before = waits(&broker);
         // One that waits can be stopped, too.
@@ -109,7 +110,10 @@ fn a_directory_whose_disk_fails_takes_no_other_with_it() {
         broker.served_disk().set_failing(Some(("two", failing)));
         assert_eq!(produce(&mut client, &lost, vec![b"y".to_vec()]).0, STORAGE_ERROR);
         assert_eq!(produce(&mut client, &sound, vec![b"y".to_vec()]), (NONE, 1));
-        broker.kafka(&format!("topics --describe --topic {lost}")).ok().says("Leader: none");
+        let describe = format!("topics --describe --topic {lost}");
+        await_that("the partition has no leader", || {
+            broker.kafka(&describe).ok().stdout.contains("Leader: none")
+        });
         // Nor does a disk that fails keep the broker from starting with the other one.
         broker.kill();
         broker.start_again();
