@@ -48,7 +48,8 @@ impl Owner {
     /// Reads the next piece for a move, if it has one and may.
     fn read_piece(&mut self, desk: &mut Desk<'_>, token: Token) {
         let moved = self.moves.all.get_mut(&token).expect("it is in the line");
-        let (copy, stage) = (moved.copy, moved.stage);
+        let stage = moved.stage;
+        let Some(copy) = moved.copy else { return };
         let directory = self.partition(copy).directory;
         let is_busy = self.moves.busy.contains_key(&directory);
         if is_busy || self.is_dirty(directory) || self.partition(copy).log.unwritten_bytes() > 0 {
@@ -88,7 +89,8 @@ impl Owner {
     /// Whether nothing is left to copy of what is written, and the copy is.
     pub(super) fn is_at_end(&mut self, token: Token) -> bool {
         let Some(moved) = self.moves.all.get(&token) else { return false };
-        let (copy, place) = (moved.copy, moved.place);
+        let place = moved.place;
+        let Some(copy) = moved.copy else { return false };
         let is_busy = self.moves.busy.values().any(|piece| piece.source == token);
         let is_written = self.partition(copy).log.unwritten_bytes() == 0;
         let log = &self.partition(token).log;
@@ -125,9 +127,11 @@ impl Owner {
         copy: Token,
         outcome: FileOutcome,
     ) {
-        let current = self.moves.all.get(&token).filter(|moved| moved.copy == copy);
-        let Some(moved) = current.filter(|moved| moved.stage.copies()) else { return };
-        let directory = self.partition(moved.copy).directory;
+        let current = self.moves.all.get(&token).filter(|moved| moved.copy == Some(copy));
+        if !current.is_some_and(|moved| moved.stage.copies()) {
+            return;
+        }
+        let directory = self.partition(copy).directory;
         let piece = self.moves.busy.get_mut(&directory);
         let Some(piece) = piece.filter(|piece| piece.source == token && piece.is_read) else {
             return;
@@ -213,7 +217,8 @@ impl Owner {
     /// More of the copy is written, or durable: appends may have waited for that.
     pub(super) fn note_copied(&mut self, desk: &mut Desk<'_>, token: Token) {
         let Some(moved) = self.moves.all.get(&token) else { return };
-        let (copy, is_followed) = (moved.copy, moved.stage.is_followed());
+        let is_followed = moved.stage.is_followed();
+        let Some(copy) = moved.copy else { return };
         let copied = self.partition(copy);
         let (written, flushed) = (copied.log.written_end_offset(), copied.log.flushed_end_offset());
         let is_written = copied.log.unwritten_bytes() == 0;

@@ -82,7 +82,7 @@ impl Owner {
     /// The rules of a topic have changed.
     pub(crate) fn set_rules(&mut self, key: PartitionKey, rules: &Arc<TopicRules>) {
         let token = self.by_key.get(&key).copied();
-        let copy = token.and_then(|token| self.moves.all.get(&token)).map(|moved| moved.copy);
+        let copy = token.and_then(|token| self.moves.all.get(&token)).and_then(|moved| moved.copy);
         for token in token.into_iter().chain(copy) {
             if let Some(partition) = self.partitions.get_mut(token) {
                 partition.set_rules(Arc::clone(rules));

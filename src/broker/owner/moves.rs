@@ -89,8 +89,10 @@ impl Stage {
 /// One move.
 #[derive(Debug)]
 pub(super) struct Move {
-    /// The copy.
-    pub(super) copy: Token,
+    /// The copy, as long as there is one: it goes with its disk, or when it is deleted.
+    pub(super) copy: Option<Token>,
+    /// The directory that it is in.
+    to: u16,
     pub(super) stage: Stage,
     /// What is copied next, once that is known.
     pub(super) place: Option<CopyPlace>,
@@ -173,7 +175,7 @@ impl Moves {
     /// The partitions that are moved, and their copies; without those that are being deleted.
     pub(super) fn copies_and_logs(&self) -> impl Iterator<Item = (Token, Token)> {
         let live = self.all.iter().filter(|(_, moved)| moved.stage != Stage::Cancelling);
-        live.map(|(log, moved)| (*log, moved.copy))
+        live.filter_map(|(log, moved)| Some((*log, moved.copy?)))
     }
 
     /// Something happened to a partition or a copy.
@@ -187,10 +189,18 @@ impl Moves {
         }
     }
 
+    /// The copy of a partition is no more, or not to be heard any more.
+    fn lose_copy(&mut self, source: Token) {
+        let copy = self.all.get_mut(&source).and_then(|moved| moved.copy.take());
+        if let Some(copy) = copy {
+            self.by_copy.remove(&copy);
+        }
+    }
+
     /// Forgets a move.
     fn take(&mut self, source: Token) -> Option<Move> {
+        self.lose_copy(source);
         let moved = self.all.remove(&source)?;
-        self.by_copy.remove(&moved.copy);
         self.line.retain(|other| *other != source);
         self.busy.retain(|_, piece| piece.source != source);
         Some(moved)
@@ -215,19 +225,16 @@ impl Owner {
             return ErrorCode::KAFKA_STORAGE_ERROR;
         }
         let here = partition.directory == directory;
-        let target = self.moves.all.get(&token).map(|moved| (moved.copy, moved.stage));
-        let Some((copy, stage)) = target else {
+        let Some(moved) = self.moves.all.get_mut(&token) else {
             return match (here, may_begin) {
                 (true, _) => ErrorCode::NONE,
                 (false, false) => ErrorCode::KAFKA_STORAGE_ERROR,
                 (false, true) => self.begin_move(desk, token, directory),
             };
         };
-        let is_target = self.partition(copy).directory == directory;
-        let moved = self.moves.all.get_mut(&token).expect("it was looked at a line ago");
-        if stage.renames() || stage == Stage::Cancelling {
+        if moved.stage.renames() || moved.stage == Stage::Cancelling {
             moved.next = Some(directory);
-        } else if !is_target {
+        } else if moved.to != directory {
             moved.next = Some(directory).filter(|_| !here && may_begin);
             self.cancel_move(desk, token);
             if !here && !may_begin {
@@ -314,7 +321,8 @@ impl Owner {
         let copy = Partition::new(key, name, directory, log, rules).known(known);
         let copy = self.partitions.insert(copy).expect("the image's partitions are bounded");
         let moved = Move {
-            copy,
+            copy: Some(copy),
+            to: directory,
             stage: Stage::Opening,
             place: None,
             bytes_min: 0,
@@ -333,11 +341,11 @@ impl Owner {
         let partition = &self.partition(token).name;
         tracing::info!(%partition, "the partition does not move there");
         self.release(desk, token);
-        self.revert_assignment(token);
+        self.revert_assignment(desk, token);
         let unique = Uuid::random(&mut self.moves.random);
         let moved = self.moves.all.get_mut(&token).expect("it is cancelled once");
         (moved.stage, moved.place) = (Stage::Cancelling, None);
-        let copy = moved.copy;
+        let copy = moved.copy.expect("what is cancelled has a copy");
         self.moves.line.retain(|other| *other != token);
         self.moves.busy.retain(|_, piece| piece.source != token);
         self.with_log(desk, copy, |log, _, effects, _| log.remove(unique, effects));
@@ -346,7 +354,7 @@ impl Owner {
 
     /// The metadata may name the directory of the copy: nothing is acknowledged before they name
     /// that of the log.
-    fn revert_assignment(&mut self, token: Token) {
+    fn revert_assignment(&mut self, desk: &mut Desk<'_>, token: Token) {
         let Some(moved) = self.moves.all.get_mut(&token) else { return };
         if std::mem::take(&mut moved.is_assigned) {
             self.moves.reverting.insert(token);
@@ -356,23 +364,23 @@ impl Owner {
             self.notices.push(Notice::InDirectory(key, directory));
         } else if !self.moves.reverting.contains(&token) {
             self.partition(token).follow(None);
+            // What only the copy lacked is acknowledged.
+            self.advanced(desk, token);
         }
     }
 
     /// The metadata name this directory, by its id, as that of a partition.
     pub(crate) fn assigned(&mut self, desk: &mut Desk<'_>, key: PartitionKey, id: Uuid) {
         let Some(&token) = self.by_key.get(&key) else { return };
-        let id_of = |owner: &mut Self, token: Token| {
-            let directory = owner.partition(token).directory;
-            owner.moves.directories[usize::from(directory)].id
-        };
-        if id_of(self, token) == id && self.moves.reverting.remove(&token) {
+        let directory = self.partition(token).directory;
+        let own = self.moves.directories[usize::from(directory)].id;
+        if own == id && self.moves.reverting.remove(&token) {
             self.partition(token).follow(None);
             self.advanced(desk, token);
         }
         let assigning = self.moves.all.get(&token).filter(|it| it.stage == Stage::Assigning);
-        let Some(copy) = assigning.map(|moved| moved.copy) else { return };
-        if id_of(self, copy) == id {
+        let Some(to) = assigning.map(|moved| moved.to) else { return };
+        if self.moves.directories[usize::from(to)].id == id {
             self.moves.all.get_mut(&token).expect("it is there").stage = Stage::Settling;
             self.moves.wake(token);
         }
@@ -403,7 +411,8 @@ impl Owner {
         if self.moves.is_stopping && !moved.stage.renames() {
             return false;
         }
-        let (copy, stage) = (moved.copy, moved.stage);
+        let stage = moved.stage;
+        let Some(copy) = moved.copy else { return false };
         if stage.copies() {
             if moved.place.is_none() {
                 return self.look_for_place(desk, token, copy);
@@ -477,9 +486,8 @@ impl Owner {
 
     /// Nothing of the copy is of use: another one is made.
     pub(super) fn begin_anew(&mut self, desk: &mut Desk<'_>, token: Token) {
-        let copy = self.moves.all.get(&token).expect("it moves").copy;
-        let directory = self.partition(copy).directory;
-        self.moves.all.get_mut(&token).expect("it moves").next = Some(directory);
+        let moved = self.moves.all.get_mut(&token).expect("it moves");
+        moved.next = Some(moved.to);
         self.cancel_move(desk, token);
     }
 
@@ -658,7 +666,7 @@ impl Owner {
                 let moved = self.moves.all.get_mut(&source).expect("its copy speaks");
                 moved.stage = Stage::Copying;
             }
-            LogEvent::Moved => self.copy_has_name(desk, source),
+            LogEvent::Moved => self.copy_has_name(desk, copy, source),
             LogEvent::Renamed => self.copy_is_deleted(desk, copy, source),
             LogEvent::Refused { cause, .. } => self.copy_refused(desk, source, &cause),
             LogEvent::NoSpace { cause } => {
@@ -681,6 +689,7 @@ impl Owner {
                 self.partitions.remove(copy);
             }
             LogEvent::Removed => {
+                self.moves.lose_copy(source);
                 self.partitions.remove(copy);
             }
             LogEvent::Located { .. }
@@ -702,6 +711,7 @@ impl Owner {
         let name = partition.name.to_string();
         if is_returning && partition.log.folder() == name.as_str() {
             partition.log.live_on();
+            self.revert_assignment(desk, source);
             self.moves.take(source);
             self.touch(source);
             self.release(desk, source);
@@ -710,18 +720,19 @@ impl Owner {
         if is_returning {
             return self.with_log(desk, source, |log, _, effects, _| log.rename(&name, effects));
         }
+        let copy = copy.expect("where the copy is lost, the log returns");
         self.moves.all.get_mut(&source).expect("it is leaving").stage = Stage::Arriving;
         self.with_log(desk, copy, |log, _, effects, _| log.rename(&name, effects));
     }
 
     /// The copy has the name of its log, and takes its place.
-    fn copy_has_name(&mut self, desk: &mut Desk<'_>, source: Token) {
+    fn copy_has_name(&mut self, desk: &mut Desk<'_>, copy: Token, source: Token) {
         let moved = self.moves.take(source).expect("its copy speaks");
-        for token in [source, moved.copy] {
+        for token in [source, copy] {
             self.uncount_dirt(token);
             self.log_alarms.remove(&token);
         }
-        let mut old = self.partitions.remove(moved.copy).expect("it speaks");
+        let mut old = self.partitions.remove(copy).expect("it speaks");
         let partition = self.partitions.get_mut(source).expect("it moves");
         let from = partition.directory;
         partition.replace_log(&mut old);
@@ -738,14 +749,21 @@ impl Owner {
         self.notices.push(Notice::Moved);
         self.release(desk, source);
         self.touch(source);
-        let next = moved.next.filter(|next| *next != to && !self.moves.is_stopping);
-        if let Some(next) = next {
-            let code = self.begin_move(desk, source, next);
-            if code != ErrorCode::NONE {
-                tracing::warn!(partition = %name, %code, "it does not move any further");
-            }
-        }
+        self.move_further(desk, source, moved.next);
         self.close_if_stopping(desk, source);
+    }
+
+    /// Moves a partition to where it was wanted while the last move could not be ended.
+    fn move_further(&mut self, desk: &mut Desk<'_>, token: Token, next: Option<u16>) {
+        let here = self.partition(token).directory;
+        let Some(next) = next.filter(|next| *next != here && !self.moves.is_stopping) else {
+            return;
+        };
+        let code = self.begin_move(desk, token, next);
+        if code != ErrorCode::NONE {
+            let partition = &self.partition(token).name;
+            tracing::warn!(%partition, %code, "the partition does not move any further");
+        }
     }
 
     /// The folder of a copy that nobody wants has the name of a deleted one: now durably.
@@ -767,17 +785,12 @@ impl Owner {
         let Some(moved) = self.moves.all.get(&source).filter(cancelling) else { return };
         let copy = moved.copy;
         if let Err(cause) = result
-            && self.partitions.get(copy).is_some()
+            && let Some(copy) = copy
         {
             return self.disk_failed(desk, copy, cause.to_string());
         }
         let moved = self.moves.take(source).expect("it is cancelled");
-        if let Some(next) = moved.next.filter(|_| !self.moves.is_stopping) {
-            let here = self.partition(source).directory == next;
-            if !here {
-                self.begin_move(desk, source, next);
-            }
-        }
+        self.move_further(desk, source, moved.next);
     }
 
     /// The disk is too full for the copy. One that holds up appends is given up.
@@ -797,25 +810,26 @@ impl Owner {
     /// The directory of the copy has failed, or the copy cannot be used.
     pub(super) fn copy_has_failed(&mut self, desk: &mut Desk<'_>, source: Token) {
         let stage = self.moves.all.get(&source).expect("it moves").stage;
-        let copy = self.moves.all.get(&source).expect("it moves").copy;
-        self.revert_assignment(source);
+        if self.partition(source).log.state() == LogState::Failed {
+            // Both directories have failed. The log may have lost its name before: the metadata go
+            // on naming the copy, if they do, which has everything then.
+            self.moves.take(source);
+            self.moves.reverting.remove(&source);
+            self.partition(source).is_held = false;
+            return self.log_is_offline(desk, source);
+        }
+        if !stage.renames() {
+            self.revert_assignment(desk, source);
+            self.moves.take(source);
+            return self.release(desk, source);
+        }
+        // The log gets its name back; nothing was appended meanwhile. Until it has it, the metadata
+        // name the copy: whoever starts then must not make an empty log.
+        self.moves.lose_copy(source);
+        self.moves.all.get_mut(&source).expect("it moves").stage = Stage::Returning;
         if stage == Stage::Arriving {
-            // The log gets its name back; nothing was appended meanwhile.
-            let moved = self.moves.all.get_mut(&source).expect("it moves");
-            moved.stage = Stage::Returning;
-            self.moves.by_copy.remove(&copy);
             let name = self.partition(source).name.to_string();
-            return self.with_log(desk, source, |log, _, effects, _| log.rename(&name, effects));
-        }
-        if stage == Stage::Leaving {
-            let moved = self.moves.all.get_mut(&source).expect("it moves");
-            moved.stage = Stage::Returning;
-            self.moves.by_copy.remove(&copy);
-            return;
-        }
-        self.moves.take(source);
-        if stage != Stage::Returning {
-            self.release(desk, source);
+            self.with_log(desk, source, |log, _, effects, _| log.rename(&name, effects));
         }
     }
 
@@ -835,14 +849,16 @@ impl Owner {
     pub(super) fn delete_copy(&mut self, desk: &mut Desk<'_>, source: Token, offset: Offset) {
         self.moves.reverting.remove(&source);
         self.partition(source).is_held = false;
+        let copy = self.moves.all.get(&source).and_then(|moved| moved.copy);
         let Some(moved) = self.moves.take(source) else { return };
-        let Some(partition) = self.partitions.get(moved.copy) else { return };
+        let Some(copy) = copy else { return };
+        let partition = self.partition(copy);
         if partition.log.state() == LogState::Failed || moved.stage == Stage::Cancelling {
             return;
         }
-        self.leaving.insert(moved.copy, offset);
+        self.leaving.insert(copy, offset);
         let unique = Uuid::random(&mut self.moves.random);
-        self.with_log(desk, moved.copy, |log, _, effects, _| log.remove(unique, effects));
+        self.with_log(desk, copy, |log, _, effects, _| log.remove(unique, effects));
     }
 
     /// The shard stops. Folders that are getting their names get them; returns the partitions that
@@ -860,6 +876,7 @@ impl Owner {
             if stage.holds() {
                 self.release(desk, token);
             }
+            let Some(copy) = copy else { continue };
             match self.partition(copy).log.state() {
                 LogState::Open => copies.push(copy),
                 LogState::Opening => self.has_unclosed_log(copy),

@@ -83,6 +83,16 @@ impl World {
         Self::with(seed, shards, faults, directories, Setup::CALLS_MAX, "")
     }
 
+    /// A world of one shard whose node has settings of its own.
+    pub(crate) fn with_settings(
+        seed: u64,
+        faults: FaultPlan,
+        directories: &'static [&'static str],
+        settings: &'static str,
+    ) -> Self {
+        Self::with(seed, 1, faults, directories, Setup::CALLS_MAX, settings)
+    }
+
     fn with(
         seed: u64,
         shards: u16,

@@ -1,6 +1,7 @@
 //! Replicas that move between log directories: what their clients see, and what is left whenever
 //! the node ends meanwhile.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use base::NodeId;
@@ -16,6 +17,7 @@ use crate::client::{self, Begun, DIRECTORY, SECOND_DIRECTORY, THIRD_DIRECTORY, W
 use crate::{TRIES, batch, fetched, produced};
 
 const BOTH: [&str; 2] = [DIRECTORY, SECOND_DIRECTORY];
+const ALL: &[&str] = &[DIRECTORY, SECOND_DIRECTORY, THIRD_DIRECTORY];
 const TOPIC: &str = "orders";
 
 /// A replica as DescribeLogDirs shows it: its directory, whether it is a copy, how far it lags.
@@ -249,7 +251,6 @@ fn a_crash_at_any_effect_of_a_move_loses_nothing_and_the_move_goes_on() {
 
 #[test]
 fn a_move_can_be_given_up_or_led_elsewhere_at_any_time() {
-    const ALL: &[&str] = &[DIRECTORY, SECOND_DIRECTORY, THIRD_DIRECTORY];
     for moments in (0..40).step_by(3) {
         for last in ALL {
             let mut world = World::with_directories(1, 1, FaultPlan::calm(), ALL);
@@ -343,7 +344,6 @@ fn a_directory_that_fails_while_a_partition_moves_takes_no_more_than_what_is_in_
 
 #[test]
 fn nothing_moves_where_a_directory_is_offline_and_offline_is_what_moves_nowhere() {
-    const ALL: &[&str] = &[DIRECTORY, SECOND_DIRECTORY, THIRD_DIRECTORY];
     let mut world = World::with_directories(1, 1, FaultPlan::calm(), ALL);
     world.create_topic(TOPIC, 3);
     for partition in 0..3 {
@@ -364,4 +364,86 @@ fn nothing_moves_where_a_directory_is_offline_and_offline_is_what_moves_nowhere(
     let fetch = client::fetch(TOPIC, sound, 0, 0);
     let response = world.call::<FetchRequest>(12, &fetch);
     assert_eq!(client::values(&response.responses[0].partitions[0]), ["a"]);
+}
+
+/// A world in which names take long.
+fn slow_names(shortest_us: u64, longest_us: u64) -> FaultPlan {
+    let mut faults = FaultPlan::calm();
+    faults.disk.names = Delay::us(shortest_us, longest_us);
+    faults
+}
+
+/// Asks for a move to each of these in turn, while something else happens.
+fn asks_meanwhile(world: &mut World, sockets: Vec<ClientSocket>, directories: &[&str]) {
+    let moments = 2 * sockets.len();
+    let mut sockets = sockets.into_iter().enumerate();
+    world.passes(moments, |world| {
+        if let Some((number, socket)) = sockets.next() {
+            let request = request(TOPIC, 0, directories[number % directories.len()]);
+            world.begin_on::<AlterReplicaLogDirsRequest>(socket, 2, &request);
+        }
+    });
+}
+
+#[test]
+fn any_directory_may_fail_at_any_time_of_a_move_and_another_may_be_asked_for_then() {
+    const OTHERS: &str = "others";
+    let fails: [&[&str]; 3] = [
+        &[THIRD_DIRECTORY],
+        &[SECOND_DIRECTORY, THIRD_DIRECTORY],
+        &[THIRD_DIRECTORY, SECOND_DIRECTORY],
+    ];
+    let mut outcomes = BTreeSet::new();
+    for (fails, moments) in fails.iter().flat_map(|it| (0..240).step_by(4).map(move |at| (it, at)))
+    {
+        let mut world = World::with_settings(
+            1,
+            slow_names(1_000, 2_000),
+            ALL,
+            "log.flush.interval.messages=1\n",
+        );
+        world.create_topic(TOPIC, 1);
+        world.create_topic(OTHERS, 2);
+        for (topic, partition, to) in [
+            (TOPIC, 0, SECOND_DIRECTORY),
+            (OTHERS, 0, SECOND_DIRECTORY),
+            (OTHERS, 1, THIRD_DIRECTORY),
+        ] {
+            produced(&mut world, topic, partition, &["a"]);
+            settles(&mut world, topic, partition);
+            assert_eq!(alter(&mut world, topic, partition, to), ErrorCode::NONE);
+            assert_eq!(settles(&mut world, topic, partition), to);
+        }
+        let finders: Vec<ClientSocket> = (0..2).map(|_| world.connected()).collect();
+        let sockets = (0..40).map(|_| world.connected()).collect();
+        assert_eq!(alter(&mut world, TOPIC, 0, THIRD_DIRECTORY), ErrorCode::NONE);
+        world.passes(moments, |_| {});
+        for (directory, finder) in fails.iter().zip(finders) {
+            // Whoever writes into the directory finds it.
+            let partition = i32::from(*directory == THIRD_DIRECTORY);
+            world.set_trouble(directory, Some(Trouble::Broken));
+            let write = client::produce(OTHERS, partition, batch(&["x"]));
+            world.begin_on::<ProduceRequest>(finder, 9, &write);
+            world.passes(10, |_| {});
+        }
+        asks_meanwhile(&mut world, sockets, &[DIRECTORY, SECOND_DIRECTORY]);
+        let write = client::produce(TOPIC, 0, batch(&["b"]));
+        let response = world.call::<ProduceRequest>(9, &write);
+        let is_written = match response.responses[0].partition_responses[0].error_code {
+            ErrorCode::NONE => true,
+            ErrorCode::KAFKA_STORAGE_ERROR => false,
+            code => panic!("{code} after {moments}"),
+        };
+        outcomes.insert((fails.len(), is_written));
+        for directory in [SECOND_DIRECTORY, THIRD_DIRECTORY] {
+            world.set_trouble(directory, None);
+        }
+        world.restart(Crash::Process);
+        produced(&mut world, TOPIC, 0, &["c"]);
+        let expected: &[&str] = if is_written { &["a", "b", "c"] } else { &["a", "c"] };
+        let found = fetched(&mut world, TOPIC, 0, 0);
+        assert_eq!(found, expected, "{fails:?} after {moments}");
+    }
+    // Where only the directory of the copy fails, that matters once the copy is the log.
+    assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), [(1, false), (1, true), (2, false)]);
 }
