@@ -281,11 +281,15 @@ impl Log {
     }
 
     /// The offset below which nothing needs to be checked after a crash, for the checkpoint of the
-    /// log directory.
+    /// log directory. It lies in the segment that is written, whatever of it is durable: its indexes
+    /// are not, until it is sealed, and a crash in the middle of that leaves any bytes in them.
     pub fn recovery_point(&self) -> Offset {
         let EpochsFile { stale_from, writing_from, .. } = &self.epochs_file;
         let stale = stale_from.iter().chain(writing_from).min().copied();
-        stale.map_or(self.writer.flushed_end, |from| from.min(self.writer.flushed_end))
+        let is_closed = self.state == LogState::Closed;
+        let unsealed = self.segments.last().filter(|_| !is_closed).map(|active| active.base);
+        let limits = stale.into_iter().chain(unsealed);
+        limits.fold(self.writer.flushed_end, Offset::min)
     }
 
     /// Whether everything below an offset is written, or durable.
