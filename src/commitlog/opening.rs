@@ -339,12 +339,14 @@ impl Opening {
     /// Says what was found.
     fn note(&mut self, case: Case, detail: fmt::Arguments<'_>) {
         let (partition, name) = (&self.params.partition, case.name());
+        // Of a log that is being moved there are two.
+        let folder = self.params.directory.display();
         if case.is_quiet() {
-            tracing::debug!(%partition, case = name, "{detail}");
+            tracing::debug!(%partition, case = name, %folder, "{detail}");
         } else if case == Case::Unflushed {
-            tracing::info!(%partition, case = name, "{detail}");
+            tracing::info!(%partition, case = name, %folder, "{detail}");
         } else {
-            tracing::warn!(%partition, case = name, "{detail}");
+            tracing::warn!(%partition, case = name, %folder, "{detail}");
         }
         self.cases.insert(case);
     }

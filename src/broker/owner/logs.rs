@@ -398,8 +398,9 @@ impl Owner {
         if stable < committed {
             tracing::warn!(
                 partition = %partition.name, offset = %stable,
-                "a transaction is open that only Apache Kafka can end, with this directory: \
-                 readers of committed records wait at its beginning"
+                "Apache Kafka left a transaction open, and readers of committed records wait at its \
+                 beginning. To end it, stop this node, start Apache Kafka on these log.dirs, and \
+                 stop it in order"
             );
         }
         if let Some(epoch) = led_in {
