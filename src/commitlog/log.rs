@@ -281,8 +281,9 @@ impl Log {
     }
 
     /// The offset below which nothing needs to be checked after a crash, for the checkpoint of the
-    /// log directory. It lies in the segment that is written, whatever of it is durable: its indexes
-    /// are not, until it is sealed, and a crash in the middle of that leaves any bytes in them.
+    /// log directory. It lies in the segment that is written, whatever of it is durable: its
+    /// indexes are not, until it is sealed, and a crash in the middle of that leaves any bytes in
+    /// them.
     pub fn recovery_point(&self) -> Offset {
         let EpochsFile { stale_from, writing_from, .. } = &self.epochs_file;
         let stale = stale_from.iter().chain(writing_from).min().copied();

@@ -1281,9 +1281,17 @@ fn a_name_that_there_is_no_space_for_is_tried_again() {
     bench.log.rename("u-0", &mut bench.out);
     bench.run();
     assert_eq!(bench.log.state(), LogState::Open);
+    assert_eq!(bench.append(1, 10, 1_000), Err(AppendError::Busy));
+    assert!(bench.log.stop_renaming() && !bench.log.stop_renaming());
+    assert!(!bench.log.is_calm(), "the disk is full");
+    bench.run_timer();
+    assert!(bench.log.is_calm());
+    bench.log.rename("u-0", &mut bench.out);
+    bench.run();
     bench.disk.failing = None;
     bench.run_timer();
     assert_eq!(bench.events.last(), Some(&LogEvent::Moved));
+    assert!(!bench.log.stop_renaming(), "it has the name");
     assert_eq!(bench.append(1, 10, 1_000), Err(AppendError::Busy));
     bench.log.live_on();
     bench.append(1, 10, 1_000).expect("it goes on");

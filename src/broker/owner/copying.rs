@@ -13,6 +13,8 @@ use crate::files::FileStep;
 
 /// How many moves a turn looks at for one that has something to copy.
 const LOOKS_PER_TURN: usize = 16;
+/// The largest batch that is copied, in bytes: it is read at once. No request has room for more.
+const BATCH_BYTES_MAX: u32 = 128 << 20;
 /// How long a move waits whose log cannot be read, or is damaged.
 const STUCK_FOR: Duration = Duration::from_secs(60);
 
@@ -31,15 +33,9 @@ impl Owner {
 
     /// Reads the next pieces.
     pub(super) fn copy_on(&mut self, desk: &mut Desk<'_>) {
-        let followed = |token: &Token| self.moves.all[token].stage.is_followed();
-        if let Some(first) = self.moves.line.iter().position(followed) {
-            // Appends wait for these.
-            self.moves.line.rotate_left(first);
-        }
-        for _ in 0..self.moves.line.len().min(LOOKS_PER_TURN) {
-            let Some(token) = self.moves.line.pop_front() else { return };
+        for token in self.moves.turns.take(LOOKS_PER_TURN) {
             if self.moves.all.get(&token).is_some_and(|moved| moved.stage.copies()) {
-                self.moves.line.push_back(token);
+                self.moves.takes_turn(token);
                 self.read_piece(desk, token);
             }
         }
@@ -47,7 +43,7 @@ impl Owner {
 
     /// Reads the next piece for a move, if it has one and may.
     fn read_piece(&mut self, desk: &mut Desk<'_>, token: Token) {
-        let moved = self.moves.all.get_mut(&token).expect("it is in the line");
+        let moved = self.moves.all.get_mut(&token).expect("it has its turn");
         let stage = moved.stage;
         let Some(copy) = moved.copy else { return };
         let directory = self.partition(copy).directory;
@@ -55,7 +51,7 @@ impl Owner {
         if is_busy || self.is_dirty(directory) || self.partition(copy).log.unwritten_bytes() > 0 {
             return;
         }
-        let moved = self.moves.all.get_mut(&token).expect("it is in the line");
+        let moved = self.moves.all.get_mut(&token).expect("it has its turn");
         if moved.place.is_none() {
             return;
         }
@@ -64,8 +60,8 @@ impl Owner {
         if desk.now.mono < not_before {
             moved.not_before = Some(not_before);
             self.alarms.set(not_before, Alarm::Move(token));
-            // It comes back into the line by the alarm.
-            self.moves.line.retain(|other| *other != token);
+            // It has another turn by the alarm.
+            self.moves.turns.remove(token);
             return;
         }
         moved.not_before = None;
@@ -79,7 +75,7 @@ impl Owner {
                 desk.files.file(desk.effects, effect, |token| FileStep::Copy(token, copy));
             }
             CopyRead::End => {
-                self.moves.line.retain(|other| *other != token);
+                self.moves.turns.remove(token);
                 self.moves.wake(token);
             }
             CopyRead::Gone => self.place_anew(token),
@@ -99,15 +95,15 @@ impl Owner {
         is_end && is_written && !is_busy
     }
 
-    /// A move that has something to copy takes its place in the line.
+    /// A move that has something to copy has its turn.
     pub(super) fn line_up(&mut self, token: Token) {
         let Some(moved) = self.moves.all.get(&token) else { return };
         let (place, waits) = (moved.place, moved.not_before.is_some());
         let log = &self.partition(token).log;
         let is_end =
             place.is_none_or(|mut place| matches!(log.copy_next(&mut place, 1), CopyRead::End));
-        if !is_end && !waits && !self.moves.line.contains(&token) {
-            self.moves.line.push_back(token);
+        if !is_end && !waits {
+            self.moves.takes_turn(token);
         }
     }
 
@@ -115,7 +111,7 @@ impl Owner {
     fn place_anew(&mut self, token: Token) {
         let moved = self.moves.all.get_mut(&token).expect("it moves");
         moved.place = None;
-        self.moves.line.retain(|other| *other != token);
+        self.moves.turns.remove(token);
         self.moves.wake(token);
     }
 
@@ -142,7 +138,7 @@ impl Owner {
             Err(cause) => {
                 self.moves.busy.remove(&directory);
                 if cause.kind == IoErrorKind::NotFound {
-                    return self.place_anew(token);
+                    return self.file_is_missing(desk, token);
                 }
                 self.disk_failed(desk, token, cause.to_string());
             }
@@ -157,8 +153,11 @@ impl Owner {
         let piece = match Batches::read(bytes, from) {
             Ok(piece) => piece,
             Err(BadPiece::Overlaps) => {
-                // The copy ends within a batch of the log: it is no copy of this one.
                 self.moves.busy.remove(&directory);
+                if self.moves.all.get(&token).is_some_and(|moved| moved.is_in_step) {
+                    return self.is_stuck(desk, token, "a batch begins within the one before it");
+                }
+                // The copy ends within a batch of the log: it is no copy of this one.
                 return self.begin_anew(desk, token);
             }
             Err(BadPiece::Damaged(why)) => {
@@ -166,12 +165,18 @@ impl Owner {
                 return self.is_stuck(desk, token, &why);
             }
         };
-        let moved = self.moves.all.get_mut(&token).expect("it copies");
-        moved.bytes_min = piece.next_bytes;
         if piece.batches.is_empty() {
             self.moves.busy.remove(&directory);
-            return;
+            return match self.bytes_of_next(token, bytes.len(), piece.next_bytes) {
+                Ok(next_bytes) => {
+                    self.moves.all.get_mut(&token).expect("it copies").bytes_min = next_bytes;
+                }
+                Err(why) => self.is_stuck(desk, token, &why),
+            };
         }
+        let moved = self.moves.all.get_mut(&token).expect("it copies");
+        moved.bytes_min = 0;
+        moved.is_in_step = true;
         moved.place.as_mut().expect("it copies").advance(piece.bytes);
         let mut appended = None;
         self.with_log(desk, copy, |log, now, _, _| {
@@ -196,20 +201,60 @@ impl Owner {
         self.moves.paid_at = self.moves.paid_at.max(now) + Duration::from_nanos(nanos);
     }
 
-    /// A log cannot be copied further for now.
-    fn is_stuck(&mut self, desk: &Desk<'_>, token: Token, why: &str) {
+    /// How much has to be read of the next batch, which says that it is so long, and of which as
+    /// much was read as is there or was asked for. A sentence says why it can never be read whole.
+    fn bytes_of_next(&mut self, token: Token, read: usize, bytes: u32) -> Result<u32, String> {
+        let moved = self.moves.all.get(&token).expect("it copies");
+        let asked = PIECE_BYTES.max(moved.bytes_min);
+        let mut place = moved.place.expect("it copies");
+        let CopyRead::Next { length: left, .. } =
+            self.partition(token).log.copy_next(&mut place, u32::MAX)
+        else {
+            // It was deleted meanwhile, which the next read finds.
+            return Ok(0);
+        };
+        if read < left.min(asked) as usize {
+            return Err("the file of a segment is shorter than the segment".to_owned());
+        }
+        if bytes > left {
+            return Err(format!("a batch of {bytes} bytes in a segment that has {left} left"));
+        }
+        if bytes > BATCH_BYTES_MAX {
+            return Err(format!("a batch of {bytes} bytes, which is more than {BATCH_BYTES_MAX}"));
+        }
+        Ok(bytes)
+    }
+
+    /// A file is not there. Its segment may have been deleted meanwhile.
+    fn file_is_missing(&mut self, desk: &mut Desk<'_>, token: Token) {
+        let place = self.moves.all.get(&token).expect("it copies").place;
+        let log = &self.partition(token).log;
+        let is_gone =
+            place.is_none_or(|mut place| matches!(log.copy_next(&mut place, 1), CopyRead::Gone));
+        if is_gone {
+            return self.place_anew(token);
+        }
+        self.is_stuck(desk, token, "the file of a segment is missing");
+    }
+
+    /// A log cannot be copied further for now. A move that holds up appends is given up.
+    fn is_stuck(&mut self, desk: &mut Desk<'_>, token: Token, why: &str) {
         let partition = &self.partition(token).name;
         tracing::error!(%partition, "the log cannot be copied to another directory: {why}");
         let moved = self.moves.all.get_mut(&token).expect("it copies");
         moved.not_before = Some(desk.now.mono + STUCK_FOR);
+        if moved.stage.is_followed() {
+            return self.cancel_move(desk, token);
+        }
+        self.moves.wake(token);
     }
 
     /// It is time to go on with a move.
     pub(super) fn move_alarm(&mut self, token: Token) {
         let Some(moved) = self.moves.all.get_mut(&token) else { return };
         moved.not_before = None;
-        if moved.stage.copies() && moved.place.is_some() && !self.moves.line.contains(&token) {
-            self.moves.line.push_back(token);
+        if moved.stage.copies() && moved.place.is_some() {
+            self.moves.takes_turn(token);
         }
         self.moves.wake(token);
     }
@@ -249,7 +294,7 @@ impl Owner {
 
 /// What cannot be copied.
 enum BadPiece {
-    /// A batch begins below the end of the copy.
+    /// The first batch begins below the end of the copy.
     Overlaps,
     /// Something that is no whole batch; a sentence says what.
     Damaged(String),
@@ -280,8 +325,11 @@ impl Batches {
                 Err(error) => return Err(damaged(error)),
             };
             batch.check_crc().map_err(damaged)?;
-            if batch.header().base_offset < next {
+            if batch.header().base_offset < next && piece.batches.is_empty() {
                 return Err(BadPiece::Overlaps);
+            }
+            if batch.header().base_offset < next {
+                return Err(BadPiece::Damaged("a batch begins within the one before it".into()));
             }
             next = batch.header().next_offset();
             let header = *batch.bytes().first_chunk::<HEADER_BYTES>().expect("it was read");

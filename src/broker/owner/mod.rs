@@ -14,6 +14,7 @@ mod logs;
 mod moves;
 mod offsets;
 mod producers;
+mod turns;
 mod work;
 
 pub(crate) use logs::{Found, Opening};
@@ -43,6 +44,9 @@ use work::Line;
 
 /// Partitions of one shard.
 const PARTITIONS_MAX: usize = 1 << 20;
+/// Logs of a shard beside those of its partitions: copies in other directories, and logs that are
+/// deleted or were moved and go after `file.delete.delay.ms`. With more, no further move begins.
+const COPIES_MAX: usize = 1 << 16;
 /// Asks that wait at once, for each call that a shard may have under way; more are told to try
 /// again. They can be more than the calls of those who ask: what a client has asked that goes away
 /// waits on.
@@ -213,7 +217,7 @@ impl Owner {
             locating_loads: Map::default(),
             hosts: Hosts::new(setup.calls_max * TICKETS_PER_CALL_MAX),
             group_config,
-            partitions: Slab::new(PARTITIONS_MAX),
+            partitions: Slab::new(PARTITIONS_MAX + COPIES_MAX),
             by_key: Map::default(),
             refusals: Complaints::default(),
             opening: BTreeSet::new(),

@@ -13,7 +13,7 @@
 //! | `Syncing` | what is there of the copy is made durable | it is |
 //! | `Following` | appends are acknowledged when the copy has them too | it has all others |
 //! | `Assigning` | the metadata are told the new directory | they say it |
-//! | `Settling` | whatever is asked of the partition waits | nothing of either log is under way |
+//! | `Settling` | the partition is held, not for long | nothing of either log is under way |
 //! | `Leaving` | the folder of the log gets the name of a deleted one | it has it, durably |
 //! | `Arriving` | that of the copy gets the name of the log | the same |
 //! | `Returning` | the copy's disk failed meanwhile: the log gets its name back | the same |
@@ -25,7 +25,7 @@
 //! it must lack nothing that was acknowledged, and where the move is given up, nothing is
 //! acknowledged before the metadata name the old directory again.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -37,7 +37,8 @@ use commitlog::{
 use intercom::PartitionKey;
 use protocol::ErrorCode;
 
-use super::{Desk, Notice, Owner};
+use super::turns::Turns;
+use super::{Alarm, COPIES_MAX, Desk, Notice, Owner};
 use crate::files::FileStep;
 use crate::partition::Partition;
 use crate::setup::LogDirectorySetup;
@@ -46,6 +47,11 @@ use crate::setup::LogDirectorySetup;
 pub(super) const PIECE_BYTES: u32 = 512 << 10;
 /// How long a copy waits that did not fit its disk.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// How long whatever is asked of a partition waits at most for its two logs to come to rest.
+const HOLD_MAX: Duration = Duration::from_secs(2);
+/// How long it is served before it waits once more, where they did not.
+const SERVE_MIN: Duration = Duration::from_secs(10);
 
 /// How far a move has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,10 +102,14 @@ pub(super) struct Move {
     pub(super) stage: Stage,
     /// What is copied next, once that is known.
     pub(super) place: Option<CopyPlace>,
+    /// The copy ends where a batch of the log does, as far as that can be known.
+    pub(super) is_in_step: bool,
     /// How much is read at least: the next batch is as long.
     pub(super) bytes_min: u32,
     /// Nothing is copied before, after something went wrong.
     pub(super) not_before: Option<Instant>,
+    /// While the partition is held: it is let go then. Else it is not held before.
+    turns_at: Instant,
     /// The metadata may name the directory of the copy.
     is_assigned: bool,
     /// The directory to move to afterwards.
@@ -126,8 +136,8 @@ pub(super) struct Moves {
     by_copy: Map<Token, Token>,
     /// Moves that something happened to.
     woken: BTreeSet<Token>,
-    /// Moves that have something to copy, in the order of their turns.
-    pub(super) line: VecDeque<Token>,
+    /// Moves that have something to copy.
+    pub(super) turns: Turns,
     /// The piece that is being copied, by the directory that it goes to.
     pub(super) busy: BTreeMap<u16, Piece>,
     /// Bytes in a second that this shard may copy; none for all that it can.
@@ -148,7 +158,7 @@ impl Moves {
             all: Map::default(),
             by_copy: Map::default(),
             woken: BTreeSet::new(),
-            line: VecDeque::new(),
+            turns: Turns::default(),
             busy: BTreeMap::new(),
             bytes_per_second: None,
             paid_at: Instant::ZERO,
@@ -189,6 +199,12 @@ impl Moves {
         }
     }
 
+    /// A move has something to copy.
+    pub(super) fn takes_turn(&mut self, source: Token) {
+        let is_urgent = self.all.get(&source).is_some_and(|moved| moved.stage.is_followed());
+        self.turns.add(source, is_urgent);
+    }
+
     /// The copy of a partition is no more, or not to be heard any more.
     fn lose_copy(&mut self, source: Token) {
         let copy = self.all.get_mut(&source).and_then(|moved| moved.copy.take());
@@ -201,7 +217,7 @@ impl Moves {
     fn take(&mut self, source: Token) -> Option<Move> {
         self.lose_copy(source);
         let moved = self.all.remove(&source)?;
-        self.line.retain(|other| *other != source);
+        self.turns.remove(source);
         self.busy.retain(|_, piece| piece.source != source);
         Some(moved)
     }
@@ -255,6 +271,10 @@ impl Owner {
         }
         let name = partition.name.clone();
         let (_, start) = partition.log.copy_begins();
+        if !self.has_room_for_copy() {
+            tracing::warn!(partition = %name, "too many partitions move already, or just have");
+            return ErrorCode::REPLICA_NOT_AVAILABLE;
+        }
         let unique = Uuid::random(&mut self.moves.random);
         let Some(folder) = future_folder(&name, unique) else {
             return ErrorCode::INVALID_TOPIC_EXCEPTION;
@@ -280,7 +300,16 @@ impl Owner {
         if self.partition(token).log.state() == LogState::Failed {
             return;
         }
+        if is_assigned {
+            // Nothing is acknowledged before it is known again where the log is.
+            self.moves.reverting.insert(token);
+            self.partition(token).follow(Some((Offset(0), Offset(0))));
+        }
         let mut params = self.copy_params(token, directory, folder);
+        if !self.has_room_for_copy() {
+            tracing::warn!(partition = %params.partition, %folder, "it moves on at another start");
+            return;
+        }
         tracing::info!(partition = %params.partition, %folder, "the partition goes on moving");
         // The power may have taken the middle of the copy. Between two segments of a log that is
         // compacted nothing would be missed: this one ends there, and is copied on.
@@ -288,11 +317,11 @@ impl Owner {
         let found = Checkpoints { first_dirty: None, ..found };
         let log = Log::open(params, found, &mut self.log_effects);
         self.add_copy(desk, token, directory, log, Some(found));
-        if is_assigned {
-            // Nothing is acknowledged before it is known again where the log is.
-            self.moves.reverting.insert(token);
-            self.partition(token).follow(Some((Offset(0), Offset(0))));
-        }
+    }
+
+    /// Whether there may be one copy more.
+    fn has_room_for_copy(&self) -> bool {
+        self.partitions.len() < self.by_key.len() + COPIES_MAX
     }
 
     fn copy_params(&mut self, token: Token, directory: u16, folder: &str) -> LogParams {
@@ -319,14 +348,16 @@ impl Owner {
         let (key, name) = (partition.key, partition.name.clone());
         let rules = Arc::clone(partition.rules());
         let copy = Partition::new(key, name, directory, log, rules).known(known);
-        let copy = self.partitions.insert(copy).expect("the image's partitions are bounded");
+        let copy = self.partitions.insert(copy).expect("copies are bounded");
         let moved = Move {
             copy: Some(copy),
             to: directory,
             stage: Stage::Opening,
             place: None,
+            is_in_step: false,
             bytes_min: 0,
             not_before: None,
+            turns_at: Instant::ZERO,
             is_assigned: false,
             next: None,
         };
@@ -337,7 +368,7 @@ impl Owner {
     }
 
     /// Gives a move up: the copy goes.
-    fn cancel_move(&mut self, desk: &mut Desk<'_>, token: Token) {
+    pub(super) fn cancel_move(&mut self, desk: &mut Desk<'_>, token: Token) {
         let partition = &self.partition(token).name;
         tracing::info!(%partition, "the partition does not move there");
         self.release(desk, token);
@@ -346,7 +377,7 @@ impl Owner {
         let moved = self.moves.all.get_mut(&token).expect("it is cancelled once");
         (moved.stage, moved.place) = (Stage::Cancelling, None);
         let copy = moved.copy.expect("what is cancelled has a copy");
-        self.moves.line.retain(|other| *other != token);
+        self.moves.turns.remove(token);
         self.moves.busy.retain(|_, piece| piece.source != token);
         self.with_log(desk, copy, |log, _, effects, _| log.remove(unique, effects));
         self.count_dirt(copy);
@@ -429,9 +460,9 @@ impl Owner {
                 self.has_all_below(copy, until).then(|| self.begin_to_assign(token, copy))
             }
             Stage::Settling => self.settled(desk, token, copy),
+            Stage::Leaving => self.leaves_later(desk, token),
             Stage::Cutting
             | Stage::Assigning
-            | Stage::Leaving
             | Stage::Arriving
             | Stage::Returning
             | Stage::Cancelling
@@ -503,10 +534,10 @@ impl Owner {
         self.file_log_effects(desk, token);
         match place {
             Ok(Some(place)) => {
-                self.moves.all.get_mut(&token).expect("it moves").place = Some(place);
-                if !self.moves.line.contains(&token) {
-                    self.moves.line.push_back(token);
-                }
+                let moved = self.moves.all.get_mut(&token).expect("it moves");
+                moved.place = Some(place);
+                moved.is_in_step |= end == first;
+                self.moves.takes_turn(token);
                 true
             }
             Ok(None) => false,
@@ -582,12 +613,25 @@ impl Owner {
 
     /// Holds what is asked, and gives the log's name away once nothing is under way.
     fn settled(&mut self, desk: &mut Desk<'_>, token: Token, copy: Token) -> Option<Stage> {
-        if !self.partition(token).is_held {
-            // A segment that is sealed would keep everybody waiting.
-            let is_sealing = |owner: &mut Self, token| owner.partition(token).log.is_sealing();
-            if is_sealing(self, token) || is_sealing(self, copy) {
+        let (now, is_held) = (desk.now.mono, self.partition(token).is_held);
+        let moved = self.moves.all.get_mut(&token).expect("it settles");
+        let is_turn = moved.turns_at <= now;
+        if is_held && is_turn {
+            moved.turns_at = now + SERVE_MIN;
+            self.alarms.set(now + SERVE_MIN, Alarm::Move(token));
+            let partition = &self.partition(token).name;
+            tracing::warn!(%partition, "the partition moves later: its logs do not come to rest");
+            self.release(desk, token);
+            return None;
+        }
+        if !is_held {
+            // What takes long, or waits for space, would keep everybody waiting.
+            let is_calm = |owner: &mut Self, token| owner.partition(token).log.is_calm();
+            if !is_turn || !is_calm(self, token) || !is_calm(self, copy) {
                 return None;
             }
+            self.moves.all.get_mut(&token).expect("it settles").turns_at = now + HOLD_MAX;
+            self.alarms.set(now + HOLD_MAX, Alarm::Move(token));
             self.hold(token);
         }
         if !self.all_copied(desk, token, copy) {
@@ -609,6 +653,13 @@ impl Owner {
         let folder = deleted_folder(&self.partition(token).name, unique);
         self.with_log(desk, token, |log, _, effects, _| log.rename(&folder, effects));
         Some(Stage::Leaving)
+    }
+
+    /// Lets a log keep its name whose disk has no space for another one.
+    fn leaves_later(&mut self, desk: &mut Desk<'_>, token: Token) -> Option<Stage> {
+        let is_late = self.moves.all.get(&token).expect("it leaves").turns_at <= desk.now.mono;
+        let stays = is_late && self.partition(token).log.stop_renaming();
+        stays.then_some(Stage::Settling)
     }
 
     /// Whatever is asked of the partition waits from now on.
@@ -841,7 +892,7 @@ impl Owner {
         self.moves.reverting.remove(&source);
         let moved = self.moves.all.get_mut(&source).expect("it moves");
         moved.stage = Stage::Stalled;
-        self.moves.line.retain(|other| *other != source);
+        self.moves.turns.remove(source);
         self.moves.busy.retain(|_, piece| piece.source != source);
     }
 

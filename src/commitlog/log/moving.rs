@@ -177,19 +177,19 @@ impl Log {
 impl Log {
     /// Whether nothing of the log is under way, or waits to be: its folder can get another name.
     pub fn is_settled(&self) -> bool {
+        let writes = !self.writer.is_idle() || self.writer.has_effects();
+        self.is_calm() && !writes && self.flows.is_empty()
+    }
+
+    /// Whether nothing is under way, or waits to be, but appends and searches: those end soon, once
+    /// no more are asked for, while a sync can take long, and a full disk longer.
+    pub fn is_calm(&self) -> bool {
         let epochs = self.epochs_file.writing.is_some() || self.epochs_file.stale;
         let drops = self.dropping.is_some() || self.removals > 0;
         let names = drops || self.renaming.is_some();
         let waits = self.retry_at.is_some() || self.cutting.is_some();
-        let writes = !self.writer.is_idle() || self.writer.has_effects();
-        let searches = !self.flows.is_empty();
-        let busy = epochs || names || waits || writes || searches || self.has_cleaning_effects();
+        let busy = epochs || names || waits || self.has_cleaning_effects();
         self.state == LogState::Open && self.writer.sealing.is_empty() && !busy
-    }
-
-    /// Whether a segment is being sealed, which takes as long as its sync.
-    pub fn is_sealing(&self) -> bool {
-        !self.writer.sealing.is_empty()
     }
 
     /// The name of the folder.
@@ -208,6 +208,11 @@ impl Log {
         let to = self.directory.with_file_name(folder);
         self.renaming = Some(Renaming { to, is_renamed: false, is_done: false, waits: false });
         self.rename_on(out);
+    }
+
+    /// Gives up a name that there is no space for; whether the log has its old one for good.
+    pub fn stop_renaming(&mut self) -> bool {
+        self.renaming.take_if(|renaming| renaming.waits).is_some()
     }
 
     /// A log that has another name does what logs do.

@@ -184,6 +184,11 @@ impl World {
         self.fake.trace().lines().filter(|l| l.contains("> Mesh") && l.contains(&body)).count()
     }
 
+    /// How many reads of files have ended lately, as the trace has them.
+    pub(crate) fn reads(&self) -> usize {
+        self.fake.trace().lines().filter(|line| line.contains("< read for ")).count()
+    }
+
     /// Breaks off what was begun: the client goes.
     pub(crate) fn abandon(&mut self, begun: Begun) {
         self.fake.close(begun.0, false);

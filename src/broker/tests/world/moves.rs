@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use base::NodeId;
+use base::{Duration, NodeId};
 use bytes::Bytes;
 use fakeworld::{ClientSocket, Crash, Delay, FaultPlan, Trouble};
 use protocol::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
@@ -446,4 +446,71 @@ fn any_directory_may_fail_at_any_time_of_a_move_and_another_may_be_asked_for_the
     }
     // Where only the directory of the copy fails, that matters once the copy is the log.
     assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), [(1, false), (1, true), (2, false)]);
+}
+
+#[test]
+fn a_log_with_a_damaged_batch_stays_where_it_is_and_takes_appends() {
+    // The length says 64 KiB more, or 16 MiB; the batch is another than its checksum says; or, if
+    // it is small, the next one has another offset.
+    for byte in [9, 8, 62, 70] {
+        for large in [false, true] {
+            let mut world = World::with_directories(1, 1, FaultPlan::calm(), &BOTH);
+            world.create_topic(TOPIC, 1);
+            let value = if large { "v".repeat(200_000) } else { "v".to_owned() };
+            for _ in 0..5 {
+                produced(&mut world, TOPIC, 0, &[&value]);
+            }
+            let from = settles(&mut world, TOPIC, 0);
+            world.damage("orders-0/00000000000000000000.log", byte);
+            assert_eq!(alter(&mut world, TOPIC, 0, other(&from)), ErrorCode::NONE);
+            world.passes(1_000, |_| {});
+            assert!(world.reads() < 20, "byte {byte}, large: {large}: {}", world.reads());
+            assert_eq!(produced(&mut world, TOPIC, 0, &["w"]), 5);
+            let places = places(&mut world, TOPIC, 0);
+            assert_eq!(places[0].0, from);
+            // Where little is left appends waited for the copy, and it was given up.
+            assert_eq!(places.len(), if large { 2 } else { 1 }, "{places:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_does_not_keep_a_partition_that_moves_from_being_read() {
+    let full_at = (0..150).step_by(5).map(Some).chain([None]);
+    for moments in full_at {
+        let settings = "log.flush.interval.messages=1\n";
+        let mut world = World::with_settings(1, slow_names(300, 600), &BOTH, settings);
+        world.create_topic(TOPIC, 1);
+        for value in ["a", "b"] {
+            produced(&mut world, TOPIC, 0, &[value]);
+        }
+        let from = settles(&mut world, TOPIC, 0);
+        let to = other(&from);
+        if moments.is_none() {
+            // The log cannot say where it begins.
+            world.set_trouble(&from, Some(Trouble::Full));
+        }
+        world.delete_records(TOPIC, 0, 1);
+        assert_eq!(alter(&mut world, TOPIC, 0, to), ErrorCode::NONE);
+        if let Some(moments) = moments {
+            // Sooner or later it is the copy that cannot.
+            world.passes(moments, |_| {});
+            world.set_trouble(to, Some(Trouble::Full));
+        }
+        world.passes(300, |_| {});
+        let begins = world.now();
+        let fetch = client::fetch(TOPIC, 0, 1, 0);
+        let response = world.call::<FetchRequest>(12, &fetch);
+        assert!(world.now() < begins + Duration::from_secs(5), "after {moments:?}");
+        assert_eq!(client::values(&response.responses[0].partitions[0]), ["b"]);
+        for directory in BOTH {
+            world.set_trouble(directory, None);
+        }
+        produced(&mut world, TOPIC, 0, &["z"]);
+        // It is given up where it held up appends.
+        assert_eq!(alter(&mut world, TOPIC, 0, to), ErrorCode::NONE);
+        let settled = (0..TRIES).any(|_| settles(&mut world, TOPIC, 0) == to);
+        assert!(settled, "after {moments:?}");
+        assert_eq!(fetched(&mut world, TOPIC, 0, 1), ["b", "z"], "after {moments:?}");
+    }
 }
