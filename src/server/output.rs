@@ -38,8 +38,8 @@ fn filter(wanted: &str) -> Result<EnvFilter, String> {
     }
     match wanted.split(',').map(str::trim).find(is_unknown) {
         Some(word) => Err(format!(
-            "{LOG_VARIABLE}: `{word}` is no level (off, error, warn, info, debug, trace); log lines \
-             from {DEFAULT_FILTER} on follow"
+            "{LOG_VARIABLE}: `{word}` is no level (off, error, warn, info, debug, trace); log \
+             lines from {DEFAULT_FILTER} on follow"
         )),
         None => EnvFilter::try_new(wanted).map_err(|error| {
             format!("{LOG_VARIABLE}: {error}; log lines from {DEFAULT_FILTER} on follow")

@@ -398,9 +398,9 @@ impl Owner {
         if stable < committed {
             tracing::warn!(
                 partition = %partition.name, offset = %stable,
-                "Apache Kafka left a transaction open, and readers of committed records wait at its \
-                 beginning. To end it, stop this node, start Apache Kafka on these log.dirs, and \
-                 stop it in order"
+                "Apache Kafka left a transaction open, and readers of committed records wait at \
+                 its beginning. To end it, stop this node, start Apache Kafka on these log.dirs, \
+                 and stop it in order"
             );
         }
         if let Some(epoch) = led_in {
