@@ -41,6 +41,8 @@ pub(crate) struct Keeper {
     /// Whether the logs that belong to no partition are known: they have other names once no
     /// directory has anything to do.
     pub(crate) knows_strays: bool,
+    /// What is left of deleted logs stays: a log was not found.
+    pub(crate) keeps_deleted: bool,
     /// When the listeners were first tried.
     pub(crate) listens_since: Instant,
     /// Each listener, once it is open.
@@ -69,6 +71,7 @@ impl Life {
             directories: Vec::new(),
             found: setup.log_directories.iter().map(|_| None).collect(),
             knows_strays: false,
+            keeps_deleted: false,
             listens_since: Instant::default(),
             endpoints: setup.listeners.iter().map(|_| None).collect(),
             broker_epoch: -1,

@@ -14,6 +14,8 @@
 //! | a copy without its log, in the directory that the metadata name | it becomes the log |
 //! | the same in another directory, while one is offline, which may have the log | it stays |
 //! | the same while none is | it is set aside |
+//! | what is left of deleted logs, and every log is found | it goes |
+//! | the same while one is missing, or a directory is offline | it stays |
 
 use base::{Map, NodeId, Random, TopicId, TopicPartition, Uuid};
 use commitlog::{Directory, Renaming, deleted_folder, stray_folder};
@@ -49,6 +51,7 @@ impl Shard {
         };
         let mut found: Vec<LogDirectory> = keeper.found.drain(..).flatten().collect();
         names.decide(&mut found);
+        keeper.keeps_deleted = names.lacks_logs(&found);
         let renamings = names.renamings;
         keeper.found = found.into_iter().map(Some).collect();
         let mut effects = Vec::new();
@@ -69,7 +72,28 @@ impl Shard {
         let keeper = self.life.keeper();
         let is_over = keeper.knows_strays && keeper.directories.iter().all(Directory::is_idle);
         if is_over && !self.has_begun() {
+            self.remove_deleted_logs(io);
             self.spread_directories(io);
+        }
+    }
+}
+
+impl Shard {
+    /// As keeper: removes what is left of deleted logs, unless a log is missing whose only remains
+    /// they could be.
+    fn remove_deleted_logs(&mut self, io: &mut Io<'_>) {
+        let keeper = self.life.keeper();
+        if keeper.keeps_deleted {
+            return tracing::info!("what is left of deleted logs stays until all logs are found");
+        }
+        let mut effects = Vec::new();
+        for (index, directory) in (0..).zip(&mut keeper.directories) {
+            let mut steps = Vec::new();
+            directory.remove_deleted(&mut steps);
+            effects.push((index, steps));
+        }
+        for (index, steps) in effects {
+            self.file_directory_effects(io, index, steps);
         }
     }
 }
@@ -123,6 +147,21 @@ impl Names<'_> {
                 }
             }
         }
+    }
+
+    /// Whether a directory could not be read, or the log of a replica of this node was not found. A
+    /// move that was broken off can have left it as a deleted one.
+    fn lacks_logs(&self, found: &[LogDirectory]) -> bool {
+        if found.iter().any(|directory| directory.offline.is_some()) {
+            return true;
+        }
+        let is_found = |log: &TopicPartition| found.iter().any(|one| one.logs.contains_key(log));
+        self.image.topics().values().any(|topic| {
+            let own = topic.partitions.iter().filter(|(_, it)| it.has_replica(self.node));
+            let mut logs = own
+                .map(|(index, _)| TopicPartition { topic: topic.name.clone(), partition: *index });
+            logs.any(|log| !is_found(&log))
+        })
     }
 
     /// Takes those out of `logs` that are no replica's of this node, in order of their names.
@@ -263,8 +302,8 @@ mod tests {
     }
 
     /// What is left and renamed in each directory: `t` and `f`, and `x>y` for a folder and the
-    /// kind of its new name.
-    fn decided(contents: &[&str]) -> Vec<String> {
+    /// kind of its new name; and whether a log is missing.
+    fn decided(contents: &[&str]) -> (Vec<String>, bool) {
         let image = image();
         let mut random = Random::new(1);
         let mut found: Vec<LogDirectory> = contents.iter().map(|it| directory(it)).collect();
@@ -276,6 +315,7 @@ mod tests {
             renamings: vec![Vec::new(); contents.len()],
         };
         names.decide(&mut found);
+        let lacks_logs = names.lacks_logs(&found);
         let kept = found.iter().zip(names.renamings).map(|(found, renamings)| {
             let logs = found.logs.keys().map(|log| log.topic.to_string());
             let futures = found.futures.iter().map(|it| it.folder.replace("-future", ""));
@@ -287,7 +327,7 @@ mod tests {
             let words: Vec<String> = logs.chain(futures).chain(renamed).collect();
             words.join(" ")
         });
-        kept.collect()
+        (kept.collect(), lacks_logs)
     }
 
     #[test]
@@ -315,7 +355,23 @@ mod tests {
             (&["t", "fg"], &["t", "f g>-delete"]),
         ];
         for (contents, expected) in table {
-            assert_eq!(decided(contents), *expected, "{contents:?}");
+            assert_eq!(decided(contents).0, *expected, "{contents:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_of_deleted_logs_stays_while_a_log_is_missing() {
+        let table: &[(&[&str], bool)] = &[
+            (&["t", ""], false),
+            (&["", "t"], false),
+            (&["f", ""], false),
+            (&["", ""], true),
+            (&["o", ""], true),
+            (&["", "f"], true),
+            (&["t", "-"], true),
+        ];
+        for (contents, lacks_logs) in table {
+            assert_eq!(decided(contents).1, *lacks_logs, "{contents:?}");
         }
     }
 }

@@ -129,6 +129,8 @@ pub struct Directory {
     found: FoundDirectory,
     /// Folders of deleted logs, which an earlier process did not come to remove.
     deleted: Vec<PathBuf>,
+    /// Those that go as soon as their names are durable.
+    going: Vec<PathBuf>,
     renaming: RenamingStage,
     writing: BTreeMap<CheckpointKind, AtomicFile>,
     /// What came while a checkpoint was being written: the newest is written next.
@@ -169,8 +171,7 @@ struct Closing {
 type Out = Vec<FileEffect<DirectoryStep>>;
 
 impl Directory {
-    /// Reads the directory at `path`, takes the mark of a clean shutdown away, and removes what is
-    /// left of deleted logs.
+    /// Reads the directory at `path`, and takes the mark of a clean shutdown away.
     pub fn open(path: PathBuf, out: &mut Out) -> Self {
         let directory = path.clone();
         out.push(FileEffect::List { token: DirectoryStep(Step::Open), directory });
@@ -179,6 +180,7 @@ impl Directory {
             reading: Some(Reading::Folder),
             found: FoundDirectory::default(),
             deleted: Vec::new(),
+            going: Vec::new(),
             renaming: RenamingStage::Idle,
             writing: BTreeMap::new(),
             next: BTreeMap::new(),
@@ -207,7 +209,7 @@ impl Directory {
             Step::Open => self.read_on(outcome, out, events),
             Step::Checkpoint(kind) => self.on_checkpoint(kind, outcome, out, events),
             Step::CleanShutdown => self.on_mark(outcome, out, events),
-            Step::SyncDeleted => outcome.done().map(|()| self.remove_deleted(out)),
+            Step::SyncDeleted => outcome.done().map(|()| self.remove_going(out)),
             Step::RemoveDeleted => outcome.done(),
             Step::Rename => self.on_renamed(outcome, out),
         };
@@ -255,10 +257,21 @@ impl Directory {
             let (from, path) = (self.path.join(from), self.path.join(&to));
             tracing::warn!(from = %from.display(), to = %path.display(), "{what}");
             if parse_folder(&to) == FolderName::Deleted {
-                self.deleted.push(path.clone());
+                self.going.push(path.clone());
             }
             let token = DirectoryStep(Step::Rename);
             out.push(FileEffect::Rename { token, from, to: path, files: Vec::new() });
+        }
+    }
+
+    /// Removes what an earlier process left of deleted logs. Nothing may be renamed meanwhile.
+    pub fn remove_deleted(&mut self, out: &mut Out) {
+        self.going.append(&mut self.deleted);
+        // Their names must not come to be those of logs again when what is in them is gone in part:
+        // after a kill they need not be durable.
+        if !self.has_failed && !self.going.is_empty() {
+            let token = DirectoryStep(Step::SyncDeleted);
+            out.push(FileEffect::SyncDirectory { token, directory: self.path.clone() });
         }
     }
 
@@ -310,7 +323,6 @@ impl Directory {
                 let behind = CheckpointKind::ALL.into_iter().find(|other| *other > kind);
                 let Some(next) = behind else {
                     self.reading = None;
-                    self.sync_deleted(out);
                     events.push(DirectoryEvent::Opened(std::mem::take(&mut self.found)));
                     return Ok(());
                 };
@@ -376,19 +388,10 @@ impl Directory {
         if index < count { Reading::TopicId(index) } else { Reading::CleanShutdown }
     }
 
-    /// Their names must not come to be those of logs again when what is in them is gone in part:
-    /// after a kill they need not be durable.
-    fn sync_deleted(&mut self, out: &mut Out) {
-        if !self.deleted.is_empty() {
-            let token = DirectoryStep(Step::SyncDeleted);
-            out.push(FileEffect::SyncDirectory { token, directory: self.path.clone() });
-        }
-    }
-
     /// Nobody reads them any more. Given their time anew, they would stay where the node never runs
     /// for so long.
-    fn remove_deleted(&mut self, out: &mut Out) {
-        for path in self.deleted.drain(..) {
+    fn remove_going(&mut self, out: &mut Out) {
+        for path in self.going.drain(..) {
             tracing::info!(path = %path.display(), "what is left of a deleted log is removed");
             let token = DirectoryStep(Step::RemoveDeleted);
             out.push(FileEffect::Remove { token, path, files: Vec::new() });
@@ -405,7 +408,7 @@ impl Directory {
             }
             RenamingStage::Renaming(left) => RenamingStage::Renaming(left - 1),
             RenamingStage::Syncing | RenamingStage::Idle => {
-                self.remove_deleted(out);
+                self.remove_going(out);
                 RenamingStage::Idle
             }
         };
@@ -606,6 +609,10 @@ mod tests {
             what: "a copy that nobody wants",
         };
         assert!(bench.directory.is_idle());
+        let is_deleted = |path: &&PathBuf| path.display().to_string().contains("-delete");
+        assert_eq!(bench.disk.files.keys().filter(is_deleted).count(), 2, "nobody has said so");
+        bench.directory.remove_deleted(&mut bench.out);
+        bench.run();
         bench.directory.rename(vec![stray("a"), stray("b"), gone], &mut bench.out);
         assert!(!bench.directory.is_idle());
         bench.run();
