@@ -142,16 +142,14 @@ impl PartitionHistory {
     /// The keys that a tombstone may have deleted of which nobody knows whether it was written:
     /// gone with the older records, it cannot be missed.
     pub fn perhaps_deleted(&self) -> BTreeSet<u64> {
-        let known: BTreeSet<BatchId> = self.log.values().map(|seen| seen.record.batch).collect();
-        let is_unknown = |id: &BatchId, sent: &SentBatch| {
-            deletes(*id) && sent.fate == Fate::Unknown && !known.contains(id)
-        };
-        let unknown = self.batches.iter().filter(|(id, sent)| is_unknown(id, sent));
+        let known: BTreeSet<RecordId> = self.log.values().map(|seen| seen.record).collect();
+        let unknown = self.batches.iter().filter(|(_, sent)| sent.fate == Fate::Unknown);
         let records = unknown.flat_map(|(&batch, sent)| {
             let count = sent.count;
             (0..count).map(move |index| RecordId { batch, index, count })
         });
-        records.filter(|record| record.is_tombstone()).map(RecordId::key).collect()
+        let tombstones = records.filter(|record| record.is_tombstone() && !known.contains(record));
+        tombstones.map(RecordId::key).collect()
     }
 }
 

@@ -457,7 +457,8 @@ impl Owner {
                 self.is_durable(copy, until).then(|| self.begin_to_follow(desk, token))
             }
             Stage::Following(until) => {
-                self.has_all_below(copy, until).then(|| self.begin_to_assign(token, copy))
+                let has_all = self.has_all_below(copy, until) || self.has_all_there_is(token, copy);
+                has_all.then(|| self.begin_to_assign(token, copy))
             }
             Stage::Settling => self.settled(desk, token, copy),
             Stage::Leaving => self.leaves_later(desk, token),
@@ -593,6 +594,13 @@ impl Owner {
     /// Whether the copy has all up to here, durably.
     fn has_all_below(&mut self, copy: Token, until: Offset) -> bool {
         self.partition(copy).log.written_end_offset() >= until && self.is_durable(copy, until)
+    }
+
+    /// Whether the copy has all that the log has, durably: there may be no batch up to where that
+    /// ends, since retention or compaction took the last.
+    fn has_all_there_is(&mut self, token: Token, copy: Token) -> bool {
+        let end = self.partition(copy).log.end_offset();
+        self.is_at_end(token) && self.has_all_below(copy, end)
     }
 
     fn begin_to_follow(&mut self, desk: &mut Desk<'_>, token: Token) -> Stage {
