@@ -3,7 +3,8 @@
 //! `docs/recovery.md` has the table of what is done in which case. In short: a segment is taken
 //! over, or it is recovered, which checks every batch and makes its indexes again. A recovered
 //! segment ends before its first invalid byte, and with that the log ends: later segments are set
-//! aside. What is above the recovery point is synced before the log is open.
+//! aside. What is above the recovery point is synced before the log is open, and so are the names
+//! of what was set aside.
 
 mod listing;
 mod rebuild;
@@ -105,6 +106,9 @@ pub(crate) struct Opening {
     /// Where the segments begin that were recovered: their `.txnindex` is made again.
     recovered: Vec<Offset>,
     set_aside: Vec<FileRef>,
+    /// Whether a segment was set aside by this opening. It must not be back after a loss of power,
+    /// beside what will have been written in its place.
+    has_cut: bool,
     /// Files that go before the log is open: a new segment could have their names.
     leftovers: Vec<String>,
     cases: Cases,
@@ -244,6 +248,7 @@ impl Opening {
             last: Last::default(),
             recovered: Vec::new(),
             set_aside: Vec::new(),
+            has_cut: false,
             leftovers: Vec::new(),
             cases: Cases::default(),
         }
@@ -856,21 +861,26 @@ impl Opening {
         u32::try_from(gone.len()).expect("a folder has few files")
     }
 
-    /// Makes durable what a killed process had written and not synced: it will be read from now
-    /// on, and a loss of power must not take it back. The earlier segments were synced when their
-    /// recovery ended. Returns the number of outcomes.
+    /// Makes durable what a killed process had written and not synced, since it will be read from
+    /// now on and a loss of power must not take it back, and that segments were set aside. The
+    /// earlier segments were synced when their recovery ended. Returns the number of outcomes.
     fn sync_recovered(&mut self, out: &mut Out) -> u32 {
         let end = self.last.end;
-        if self.found.clean_shutdown || end <= self.found.recovery_point {
-            return 0;
+        let is_ahead = !self.found.clean_shutdown && end > self.found.recovery_point;
+        let mut outstanding = 0;
+        if is_ahead {
+            self.note(Case::EndUnflushed, format_args!("what lies below {end} is synced"));
+            self.found.recovery_point = end;
+            let file = self.segments.last().expect("there is one by now").log.clone();
+            out.push(FileEffect::Sync { token: STEP, file });
+            outstanding += 1;
         }
-        self.note(Case::EndUnflushed, format_args!("what lies below {end} is synced"));
-        self.found.recovery_point = end;
-        let file = self.segments.last().expect("there is one by now").log.clone();
-        out.push(FileEffect::Sync { token: STEP, file });
-        let directory = self.params.directory.clone();
-        out.push(FileEffect::SyncDirectory { token: STEP, directory });
-        2
+        if is_ahead || self.has_cut {
+            let directory = self.params.directory.clone();
+            out.push(FileEffect::SyncDirectory { token: STEP, directory });
+            outstanding += 1;
+        }
+        outstanding
     }
 
     fn write_epochs(&mut self, out: &mut Out) -> Progress {
@@ -917,6 +927,7 @@ impl Opening {
 
     /// Gives the files of a segment the suffix of deleted ones. Returns the number of outcomes.
     fn set_segment_aside(&mut self, segment: &Segment, out: &mut Out) -> u32 {
+        self.has_cut = true;
         let files = segment.set_aside(&self.params.directory, |_| STEP, out);
         let outstanding = u32::try_from(files.len()).expect("a segment has few files");
         self.set_aside.extend(files);

@@ -190,6 +190,19 @@ fn every_case_has_its_name_and_leaves_a_log_in_order() {
 }
 
 #[test]
+fn what_was_set_aside_is_not_back_after_a_loss_of_power() {
+    let mut disk = kafka_log("producers-0");
+    file(&mut disk, "00000000000000000000.log").truncate(1);
+    // Nothing is above the recovery point and no epoch is left to be forgotten, so that nothing
+    // else needs a sync.
+    remove(&mut disk, "leader-epoch-checkpoint");
+    let bench = Bench::open(disk, LogConfig::default(), Checkpoints::default());
+    let (cases, _, end) = opened(&bench);
+    assert!(cases.contains(&Case::Torn) && end == Offset(0), "{cases:?}, {end}");
+    assert_eq!((bench.disk.count("sync"), bench.disk.count("sync directory")), (0, 1));
+}
+
+#[test]
 #[allow(clippy::disallowed_methods, reason = "a test reads the page")]
 fn the_page_has_every_case() {
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/recovery.md");
