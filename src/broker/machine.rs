@@ -5,10 +5,11 @@ use api::{Effects, Event, FileOutcome, Machine, SocketId};
 use base::{Instant, Now, ShardId, Token};
 use bytes::Bytes;
 use intercom::{Message, News, Reply, Request};
+use network::{REQUEST_BYTES_MAX, Room, STALL_MAX};
 use protocol::{ApiKey, RequestFrame};
 
 use crate::apis;
-use crate::connections::{REQUEST_BYTES_MAX, Room, STALL_MAX};
+
 use crate::files::FileStep;
 use crate::owner::Asker;
 use crate::shard::{Call, Head, Io, Shard, Stage, Timer};

@@ -10,40 +10,43 @@ use bytes::Bytes;
 use crate::frames::{FrameError, Frames};
 
 /// Requests of one connection that are under way at once. A client that sends more waits.
-pub(crate) const CALLS_PER_CONNECTION_MAX: usize = 64;
+pub const CALLS_PER_CONNECTION_MAX: usize = 64;
 /// Requests of one connection that start in one turn of the core. What more has arrived waits for
 /// the next turn, so that a client that pipelines small requests does not keep others waiting.
 const STARTED_PER_TURN_MAX: usize = 64;
 /// Bytes of answers that a connection has not taken yet, above which its next request waits: a
 /// client that sends and never reads costs no more than this and one answer.
-pub(crate) const UNSENT_BYTES_MAX: u64 = 4 << 20;
+pub const UNSENT_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of requests that wait to be started, above which a connection is not read.
 const WAITING_BYTES_MAX: usize = 64 << 10;
 /// Bytes of requests that a shard holds, from the first byte that arrived to the answer, above
 /// which none is started and no connection is read that has a part of one: somewhat more than the
 /// largest request (`socket.request.max.bytes`).
-pub(crate) const REQUEST_BYTES_MAX: usize = 128 << 20;
+pub const REQUEST_BYTES_MAX: usize = 128 << 20;
 /// At that limit, where unfinished requests hold more than half of it, one connection is read on,
 /// so that one of them comes to its end. In each such time it has to bring
 /// [`FAVOURITE_BYTES_MIN`], or it is closed.
-pub(crate) const STALL_MAX: Duration = Duration::from_secs(1);
+pub const STALL_MAX: Duration = Duration::from_secs(1);
 /// Less than any network that a broker is used over brings in a second, and enough for the largest
 /// request to come to its end within minutes.
 const FAVOURITE_BYTES_MIN: usize = 1 << 20;
 
 /// One connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
-    pub(crate) socket: SocketId,
-    pub(crate) peer: SocketAddr,
-    pub(crate) listener: u16,
+pub struct Connection {
+    /// Its socket.
+    pub socket: SocketId,
+    /// Where it comes from.
+    pub peer: SocketAddr,
+    /// Which listener it came by: the number that it was handed over with.
+    pub listener: u16,
     frames: Frames,
     /// The requests under way, oldest first: answers leave in this order.
-    pub(crate) calls: VecDeque<Token>,
+    pub calls: VecDeque<Token>,
     /// Whether the newest request under way must be answered before another one starts.
-    pub(crate) exclusive: bool,
+    pub exclusive: bool,
     /// Requests under way that wait for a disk that is behind.
-    pub(crate) slow_calls: usize,
+    pub slow_calls: usize,
     outbox: Vec<Part>,
     unsent_bytes: u64,
     started_in_turn: usize,
@@ -58,7 +61,8 @@ pub(crate) struct Connection {
 
 /// Whether a connection may start its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub enum Room {
+    /// At once.
     Free,
     /// When something of its own is done.
     Wait,
@@ -88,7 +92,7 @@ impl Connection {
     }
 
     /// Whether the next request may start.
-    pub(crate) fn room(&self) -> Room {
+    pub fn room(&self) -> Room {
         let waits = self.closing_since.is_some()
             || self.exclusive
             || self.slow_calls > 0
@@ -102,21 +106,21 @@ impl Connection {
     }
 
     /// A request of it starts.
-    pub(crate) fn starts(&mut self, call: Token, exclusive: bool) {
+    pub fn starts(&mut self, call: Token, exclusive: bool) {
         self.calls.push_back(call);
         self.exclusive = exclusive;
         self.started_in_turn += 1;
     }
 
     /// The next whole request, if there is one.
-    pub(crate) fn next_frame(&mut self, limit: i32) -> Result<Option<Bytes>, FrameError> {
+    pub fn next_frame(&mut self, limit: i32) -> Result<Option<Bytes>, FrameError> {
         self.frames.next(limit)
     }
 }
 
 /// All connections of a shard.
 #[derive(Debug, Default)]
-pub(crate) struct Connections {
+pub struct Connections {
     slots: Vec<Option<Connection>>,
     count: u32,
     /// Those that have something to send or to settle at the end of the turn.
@@ -133,12 +137,12 @@ pub(crate) struct Connections {
 
 impl Connections {
     /// How many there are.
-    pub(crate) fn count(&self) -> u32 {
+    pub fn count(&self) -> u32 {
         self.count
     }
 
     /// Takes in a connection.
-    pub(crate) fn open(&mut self, socket: SocketId, listener: u16, peer: SocketAddr, now: Instant) {
+    pub fn open(&mut self, socket: SocketId, listener: u16, peer: SocketAddr, now: Instant) {
         let index = socket.index();
         if self.slots.len() <= index {
             self.slots.resize_with(index + 1, || None);
@@ -149,19 +153,19 @@ impl Connections {
     }
 
     /// The connection, if it is still there.
-    pub(crate) fn get_mut(&mut self, socket: SocketId) -> Option<&mut Connection> {
+    pub fn get_mut(&mut self, socket: SocketId) -> Option<&mut Connection> {
         let connection = self.slots.get_mut(socket.index())?.as_mut()?;
         (connection.socket == socket).then_some(connection)
     }
 
     /// The connection, if it is still there.
-    pub(crate) fn get(&self, socket: SocketId) -> Option<&Connection> {
+    pub fn get(&self, socket: SocketId) -> Option<&Connection> {
         let connection = self.slots.get(socket.index())?.as_ref()?;
         (connection.socket == socket).then_some(connection)
     }
 
     /// Takes out a connection that is gone.
-    pub(crate) fn remove(&mut self, socket: SocketId) -> Option<Connection> {
+    pub fn remove(&mut self, socket: SocketId) -> Option<Connection> {
         self.get(socket)?;
         self.count -= 1;
         self.favourite = self.favourite.filter(|favourite| *favourite != socket);
@@ -171,7 +175,7 @@ impl Connections {
     }
 
     /// Takes bytes that arrived. False when the connection is gone or takes nothing more.
-    pub(crate) fn received(&mut self, socket: SocketId, bytes: Bytes, now: Instant) -> bool {
+    pub fn received(&mut self, socket: SocketId, bytes: Bytes, now: Instant) -> bool {
         let Some(connection) = self.get_mut(socket) else { return false };
         connection.last_active = now;
         if connection.closing_since.is_some() {
@@ -184,7 +188,7 @@ impl Connections {
 
     /// Notes that the kernel took `bytes`. True when the connection has room again that it did
     /// not have before.
-    pub(crate) fn sent(&mut self, socket: SocketId, bytes: u64) -> bool {
+    pub fn sent(&mut self, socket: SocketId, bytes: u64) -> bool {
         let Some(connection) = self.get_mut(socket) else { return false };
         let was_full = connection.unsent_bytes > UNSENT_BYTES_MAX;
         connection.unsent_bytes = connection.unsent_bytes.saturating_sub(bytes);
@@ -192,7 +196,7 @@ impl Connections {
     }
 
     /// Puts an answer behind those that wait to leave at the end of the turn.
-    pub(crate) fn answer(&mut self, socket: SocketId, parts: Vec<Part>) {
+    pub fn answer(&mut self, socket: SocketId, parts: Vec<Part>) {
         let Some(connection) = self.get_mut(socket) else { return };
         let bytes: u64 = parts.iter().map(|part| part.len() as u64).sum();
         connection.unsent_bytes += bytes;
@@ -206,7 +210,7 @@ impl Connections {
 
     /// Closes a connection once its answers have left, or by [`Connections::give_up`] when they do
     /// not.
-    pub(crate) fn close<M>(&mut self, socket: SocketId, now: Instant, effects: &mut Effects<M>) {
+    pub fn close<M>(&mut self, socket: SocketId, now: Instant, effects: &mut Effects<M>) {
         let Some(connection) = self.get_mut(socket) else { return };
         if connection.closing_since.is_some() {
             return;
@@ -219,7 +223,7 @@ impl Connections {
     /// One send a connection, and no connection keeps the core's chunk beyond the turn. With what
     /// the calls under way hold, memory may be short: then a connection can be returned that is
     /// read nevertheless, and has to be looked after.
-    pub(crate) fn end_of_turn<M>(
+    pub fn end_of_turn<M>(
         &mut self,
         call_bytes: usize,
         effects: &mut Effects<M>,
@@ -255,12 +259,12 @@ impl Connections {
     }
 
     /// Whether the connection is read although memory is short.
-    pub(crate) fn is_favourite(&self, socket: SocketId) -> bool {
+    pub fn is_favourite(&self, socket: SocketId) -> bool {
         self.favourite == Some(socket)
     }
 
     /// Whether the favourite has brought too little since it was last looked at, [`STALL_MAX`] ago.
-    pub(crate) fn favourite_stalls(&mut self) -> bool {
+    pub fn favourite_stalls(&mut self) -> bool {
         let Some(favourite) = self.favourite.and_then(|socket| self.get(socket)) else {
             return false;
         };
@@ -287,12 +291,12 @@ impl Connections {
     }
 
     /// Sees to it that a connection is looked at when the turn ends.
-    pub(crate) fn touch(&mut self, socket: SocketId) {
+    pub fn touch(&mut self, socket: SocketId) {
         self.touched.push(socket);
     }
 
     /// Those that were idle since `before` with nothing under way.
-    pub(crate) fn idle_since(&self, before: Instant) -> Vec<SocketId> {
+    pub fn idle_since(&self, before: Instant) -> Vec<SocketId> {
         let connections = self.slots.iter().flatten();
         let idle = connections.filter(|connection| {
             connection.last_active < before
@@ -304,7 +308,7 @@ impl Connections {
 
     /// Cuts off those that were to be closed before `before` and whose peer does not take its
     /// answers: else it would keep them, and the segments in them, for as long as it likes.
-    pub(crate) fn give_up<M>(&self, before: Instant, effects: &mut Effects<M>) {
+    pub fn give_up<M>(&self, before: Instant, effects: &mut Effects<M>) {
         for connection in self.slots.iter().flatten() {
             if connection.closing_since.is_some_and(|since| since < before) {
                 effects.socket(SocketEffect::Close { socket: connection.socket, flush: false });
@@ -313,7 +317,7 @@ impl Connections {
     }
 
     /// Every connection.
-    pub(crate) fn all(&self) -> Vec<SocketId> {
+    pub fn all(&self) -> Vec<SocketId> {
         self.slots.iter().flatten().map(|connection| connection.socket).collect()
     }
 }

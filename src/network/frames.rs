@@ -7,7 +7,7 @@ const LENGTH_BYTES: usize = 4;
 
 /// Why a stream cannot be cut further. Kafka closes the connection for each of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum FrameError {
+pub enum FrameError {
     /// A length below zero.
     #[error("Invalid receive (size = {0})")]
     Negative(i32),
@@ -27,7 +27,7 @@ pub(crate) enum FrameError {
 /// an unfinished rest is copied, into a buffer that grows with the bytes that came and never with
 /// the length that was claimed. An idle connection holds nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Frames {
+pub struct Frames {
     /// The unfinished frame, with its length in front.
     rest: BytesMut,
     /// What arrived behind `rest`.
@@ -36,7 +36,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Takes what arrived.
-    pub(crate) fn push(&mut self, bytes: Bytes) {
+    pub fn push(&mut self, bytes: Bytes) {
         if self.fresh.is_empty() {
             self.fresh = bytes;
         } else {
@@ -46,7 +46,7 @@ impl Frames {
     }
 
     /// The next whole frame without its length, if there is one; `limit` bytes are allowed.
-    pub(crate) fn next(&mut self, limit: i32) -> Result<Option<Bytes>, FrameError> {
+    pub fn next(&mut self, limit: i32) -> Result<Option<Bytes>, FrameError> {
         if self.rest.is_empty() {
             let Some(length) = claimed_length(&self.fresh, limit)? else {
                 self.rest_of_fresh_is_kept();
@@ -76,19 +76,19 @@ impl Frames {
 
     /// Lets go of the core's chunk: what is still unread of it is copied. Called at the end of a
     /// turn, so that a connection that has to wait does not keep a whole chunk.
-    pub(crate) fn settle(&mut self) {
+    pub fn settle(&mut self) {
         if !self.fresh.is_empty() {
             self.rest_of_fresh_is_kept();
         }
     }
 
     /// How many bytes are held.
-    pub(crate) fn held_bytes(&self) -> usize {
+    pub fn held_bytes(&self) -> usize {
         self.rest.len() + self.fresh.len()
     }
 
     /// How much memory is taken for them between turns.
-    pub(crate) fn pinned_bytes(&self) -> usize {
+    pub fn pinned_bytes(&self) -> usize {
         self.rest.capacity() + self.fresh.len()
     }
 
