@@ -498,7 +498,20 @@ impl Shard {
                 }
             }
         }
+        self.answer(call, parts);
+    }
+
+    /// Answers a call by a response that is written already.
+    pub(crate) fn answer(&mut self, call: Token, parts: Vec<Part>) {
         self.done(call, Stage::Answered(parts));
+    }
+
+    /// The call was no request: its connection is closed, and the sentence says why.
+    pub(crate) fn refuse(&mut self, io: &mut Io<'_>, call: Token, sentence: &str) {
+        self.stay_silent(call);
+        if let Some(socket) = self.socket(call) {
+            self.close_on(io, socket, sentence);
+        }
     }
 
     /// The call is done without an answer (acks=0).

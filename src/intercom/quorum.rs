@@ -1,16 +1,9 @@
 //! What a data shard asks of the quorum shard.
 
 use base::{ProducerId, Uuid};
+use bytes::Bytes;
 use metadata::Endpoint;
-use protocol::{
-    AlterConfigsRequest, AlterConfigsResponse, AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse, CreatePartitionsRequest, CreatePartitionsResponse,
-    CreateTopicsRequest, CreateTopicsResponse, DeleteTopicsRequest, DeleteTopicsResponse,
-    DescribeQuorumRequest, DescribeQuorumResponse, ElectLeadersRequest, ElectLeadersResponse,
-    ErrorCode, IncrementalAlterConfigsRequest, IncrementalAlterConfigsResponse,
-    ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse, UnregisterBrokerRequest,
-    UnregisterBrokerResponse, UpdateFeaturesRequest, UpdateFeaturesResponse,
-};
+use protocol::{CreateTopicsRequest, CreateTopicsResponse, ErrorCode, RequestFrame};
 
 use crate::PartitionKey;
 
@@ -34,43 +27,12 @@ pub enum QuorumRequest {
     AssignDirectories(Vec<(PartitionKey, Uuid)>),
     /// The broker of this node stops: it is fenced before it is answered.
     BrokerStopping,
-    /// CreateTopics, of a client or for a topic that is missing.
-    CreateTopics {
-        /// The request.
-        request: CreateTopicsRequest,
-    },
-    /// DeleteTopics.
-    DeleteTopics {
-        /// The request.
-        request: DeleteTopicsRequest,
-        /// Its version: from 6 on topics can be named by id.
-        version: i16,
-    },
-    /// CreatePartitions.
-    CreatePartitions(CreatePartitionsRequest),
-    /// IncrementalAlterConfigs.
-    IncrementalAlterConfigs(IncrementalAlterConfigsRequest),
-    /// AlterConfigs.
-    AlterConfigs(AlterConfigsRequest),
-    /// UpdateFeatures.
-    UpdateFeatures(UpdateFeaturesRequest),
-    /// ElectLeaders.
-    ElectLeaders {
-        /// The request.
-        request: ElectLeadersRequest,
-        /// Its version: from 1 on it says which kind of election.
-        version: i16,
-    },
-    /// AlterPartitionReassignments.
-    AlterPartitionReassignments(AlterPartitionReassignmentsRequest),
-    /// ListPartitionReassignments.
-    ListPartitionReassignments(ListPartitionReassignmentsRequest),
-    /// UnregisterBroker.
-    UnregisterBroker(UnregisterBrokerRequest),
+    /// A client's request to the controller, as it came.
+    Api(RequestFrame),
+    /// CreateTopics, for topics that are missing and made where they are needed.
+    CreateTopics(CreateTopicsRequest),
     /// A block of producer ids for this shard.
     AllocateProducerIds,
-    /// DescribeQuorum.
-    DescribeQuorum(DescribeQuorumRequest),
 }
 
 /// Producer ids that nobody else gives out.
@@ -93,28 +55,11 @@ pub enum QuorumReply {
     DirectoriesFailed,
     /// Whether it is known; else the broker is not registered, and asks again when it is.
     AssignDirectories(bool),
+    /// The response as it goes to the client, its length first; or a sentence on why the request
+    /// is none, which ends its connection.
+    Api(Result<Bytes, String>),
     /// The response.
     CreateTopics(CreateTopicsResponse),
-    /// The response.
-    DeleteTopics(DeleteTopicsResponse),
-    /// The response.
-    CreatePartitions(CreatePartitionsResponse),
-    /// The response.
-    IncrementalAlterConfigs(IncrementalAlterConfigsResponse),
-    /// The response.
-    AlterConfigs(AlterConfigsResponse),
-    /// The response.
-    UpdateFeatures(UpdateFeaturesResponse),
-    /// The response.
-    ElectLeaders(ElectLeadersResponse),
-    /// The response.
-    AlterPartitionReassignments(AlterPartitionReassignmentsResponse),
-    /// The response.
-    ListPartitionReassignments(ListPartitionReassignmentsResponse),
-    /// The response.
-    UnregisterBroker(UnregisterBrokerResponse),
     /// The block, or the error code.
     AllocateProducerIds(Result<ProducerIdBlock, ErrorCode>),
-    /// The response.
-    DescribeQuorum(DescribeQuorumResponse),
 }

@@ -9,12 +9,14 @@
 //! Depends on: all that decides about metadata, and `commitlog` for the log's files. Deliberately
 //! absent: clients, listeners and partitions' data (`broker`).
 
+mod apis;
 mod describe;
 pub mod format;
 mod life;
 mod load;
 mod machine;
 mod owners;
+mod reassignments;
 mod requests;
 mod shard;
 mod snapshots;

@@ -15,7 +15,10 @@ use intercom::{Endpoint, Message, Published, QuorumReply, QuorumRequest, Reply, 
 use metadata::{Record, SecurityProtocol, VersionedRecord};
 use protocol::create_topics_request::CreatableTopic;
 use protocol::describe_quorum_request::{PartitionData, TopicData};
-use protocol::{CreateTopicsRequest, DescribeQuorumRequest, ErrorCode};
+use protocol::{
+    CreateTopicsRequest, DescribeQuorumRequest, ErrorCode, Message as _, Reader, RequestFrame,
+    ResponseHeader, encode_request,
+};
 use records::Batches;
 
 use crate::format::{self, Controllers, FormatRequest};
@@ -277,7 +280,21 @@ fn create(name: &str, num_partitions: i32) -> QuorumRequest {
         ..CreatableTopic::default()
     };
     let request = CreateTopicsRequest { topics: vec![topic], ..CreateTopicsRequest::default() };
-    QuorumRequest::CreateTopics { request }
+    QuorumRequest::CreateTopics(request)
+}
+
+/// A request as a client sends it.
+fn api<R: protocol::Request>(request: &R, version: i16) -> QuorumRequest {
+    let frame = encode_request(1, None, version, request).expect("it is carried").into_bytes();
+    QuorumRequest::Api(RequestFrame::decode(frame.slice(4..)).expect("it has a header"))
+}
+
+fn response_of<R: protocol::Request>(reply: &QuorumReply, version: i16) -> R::Response {
+    let QuorumReply::Api(Ok(frame)) = reply else { panic!("{reply:?}") };
+    let mut reader = Reader::new(frame.slice(4..));
+    let header_version = R::API_KEY.response_header_version(version);
+    ResponseHeader::decode(&mut reader, header_version).expect("it has a header");
+    R::Response::decode(&mut reader, version).expect("it is a response")
 }
 
 fn code(reply: &QuorumReply) -> ErrorCode {
@@ -595,10 +612,9 @@ fn the_quorum_is_described() {
         topics: vec![topic("__cluster_metadata"), topic("orders")],
         ..DescribeQuorumRequest::default()
     };
-    let heard = cluster.start(vec![ready(), QuorumRequest::DescribeQuorum(describe)]);
+    let heard = cluster.start(vec![ready(), api(&describe, 2)]);
     cluster.run_until(&heard, 2);
-    let heard = heard.borrow();
-    let QuorumReply::DescribeQuorum(response) = &heard.replies[1] else { panic!() };
+    let response = response_of::<DescribeQuorumRequest>(&heard.borrow().replies[1], 2);
     let ours = &response.topics[0].partitions[0];
     assert_eq!((ours.error_code, ours.leader_id, ours.leader_epoch), (ErrorCode::NONE, 1, 1));
     assert_eq!(ours.current_voters[0].replica_directory_id, cluster.directory_id);

@@ -39,7 +39,7 @@ pub(crate) fn create(
     shard.await_view(call);
     let timeout_ms = i32::try_from(CREATION_WAIT.as_millis()).expect("a few seconds");
     let request = CreateTopicsRequest { topics, timeout_ms, ..Default::default() };
-    let request = QuorumRequest::CreateTopics { request };
+    let request = QuorumRequest::CreateTopics(request);
     let to = shard.setup.quorum;
     shard.ask(io, call, to, Request::Quorum(Box::new(request)));
 }

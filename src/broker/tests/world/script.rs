@@ -15,9 +15,9 @@ use protocol::create_topics_response::CreatableTopicResult;
 use protocol::delete_topics_response::DeletableTopicResult;
 use protocol::register_broker_record::BrokerEndpoint;
 use protocol::{
-    BrokerRegistrationChangeRecord, CreateTopicsResponse, DeleteTopicsResponse,
-    PartitionChangeRecord, PartitionRecord, RegisterBrokerRecord, RemoveTopicRecord, Str,
-    TopicRecord,
+    ApiKey, BrokerRegistrationChangeRecord, CreateTopicsRequest, CreateTopicsResponse,
+    DeleteTopicsRequest, DeleteTopicsResponse, PartitionChangeRecord, PartitionRecord,
+    RegisterBrokerRecord, RemoveTopicRecord, Str, TopicRecord, encode_response,
 };
 
 /// What survives a crash of the node: the cluster. The test holds the other end.
@@ -236,26 +236,53 @@ impl Script {
                 }
                 QuorumReply::BrokerStopping
             }
-            QuorumRequest::CreateTopics { request } => {
-                let topics = request.topics.into_iter().map(|topic| self.create(topic));
-                let response =
-                    CreateTopicsResponse { topics: topics.collect(), ..Default::default() };
-                self.publish(effects);
-                QuorumReply::CreateTopics(response)
+            QuorumRequest::CreateTopics(request) => {
+                QuorumReply::CreateTopics(self.create_all(request, effects))
             }
-            QuorumRequest::DeleteTopics { request, .. } => {
-                let topics = request.topics.into_iter().map(|topic| self.delete(topic.name));
-                let response =
-                    DeleteTopicsResponse { responses: topics.collect(), ..Default::default() };
-                self.publish(effects);
-                QuorumReply::DeleteTopics(response)
+            QuorumRequest::Api(frame) => {
+                let (id, version) = (frame.correlation_id, frame.version);
+                let response = match frame.api_key {
+                    Some(ApiKey::CreateTopics) => {
+                        let request = frame.body().expect("it is such a request");
+                        let response = self.create_all(request, effects);
+                        encode_response::<CreateTopicsRequest>(id, version, &response)
+                    }
+                    Some(ApiKey::DeleteTopics) => {
+                        let request = frame.body().expect("it is such a request");
+                        let response = self.delete_all(request, effects);
+                        encode_response::<DeleteTopicsRequest>(id, version, &response)
+                    }
+                    other => panic!("the script has no answer to {other:?}"),
+                };
+                QuorumReply::Api(Ok(response.expect("it is carried").into_bytes()))
             }
             QuorumRequest::AllocateProducerIds => {
                 let first = ProducerId(0);
                 QuorumReply::AllocateProducerIds(Ok(ProducerIdBlock { first, length: 1_000 }))
             }
-            other => panic!("the script has no answer to {other:?}"),
         }
+    }
+
+    fn create_all(
+        &mut self,
+        request: CreateTopicsRequest,
+        effects: &mut Effects<Message>,
+    ) -> CreateTopicsResponse {
+        let topics = request.topics.into_iter().map(|topic| self.create(topic));
+        let response = CreateTopicsResponse { topics: topics.collect(), ..Default::default() };
+        self.publish(effects);
+        response
+    }
+
+    fn delete_all(
+        &mut self,
+        request: DeleteTopicsRequest,
+        effects: &mut Effects<Message>,
+    ) -> DeleteTopicsResponse {
+        let topics = request.topics.into_iter().map(|topic| self.delete(topic.name));
+        let response = DeleteTopicsResponse { responses: topics.collect(), ..Default::default() };
+        self.publish(effects);
+        response
     }
 }
 
