@@ -14,6 +14,8 @@ use crate::scenario::Scenario;
 use crate::simulation::{Node, PORT};
 use crate::terms::{FIRST_DIRECTORY, SECOND_DIRECTORY};
 
+/// Where its controller listens.
+const CONTROLLER_PORT: u16 = 9093;
 const LOG_DIRECTORIES: [&str; 2] = [FIRST_DIRECTORY, SECOND_DIRECTORY];
 const CLUSTER_ID: &str = "c2ltdWxhdGVkLWNsdXN0ZQ";
 /// The date of formatting, in milliseconds since 1970, and as `meta.properties` has it.
@@ -43,9 +45,9 @@ impl RealNode {
         let settings = [
             ("process.roles", "broker,controller".to_owned()),
             ("node.id", "1".to_owned()),
-            ("controller.quorum.voters", format!("1@{ip}:9093")),
+            ("controller.quorum.voters", format!("1@{ip}:{CONTROLLER_PORT}")),
             ("controller.listener.names", "CONTROLLER".to_owned()),
-            ("listeners", format!("PLAINTEXT://{ip}:{PORT},CONTROLLER://{ip}:9093")),
+            ("listeners", format!("PLAINTEXT://{ip}:{PORT},CONTROLLER://{ip}:{CONTROLLER_PORT}")),
             ("log.dirs", directories.join(",")),
             ("auto.create.topics.enable", "false".to_owned()),
         ];
@@ -86,14 +88,17 @@ impl Node for RealNode {
     ) -> Result<Vec<Seat<Message>>, String> {
         let directories = self.directories.iter().map(|path| log_directory(disk, path));
         let log_directories = directories.collect::<Result<Arc<[LogDirectorySetup]>, String>>()?;
-        let listeners = self.config.listeners.iter().filter(|listener| listener.port == PORT);
-        let listeners = listeners.map(|listener| ListenerSetup {
-            name: listener.name.as_str().into(),
-            address: World::<Message>::address(0, PORT),
-            advertised_host: World::<Message>::address(0, PORT).ip().to_string().into(),
-            advertised_port: None,
-            security_protocol: SecurityProtocol::PLAINTEXT,
-        });
+        let setup = |port| {
+            let listeners = self.config.listeners.iter().filter(move |it| it.port == port);
+            let listeners = listeners.map(move |listener| ListenerSetup {
+                name: listener.name.as_str().into(),
+                address: World::<Message>::address(0, port),
+                advertised_host: World::<Message>::address(0, port).ip().to_string().into(),
+                advertised_port: None,
+                security_protocol: SecurityProtocol::PLAINTEXT,
+            });
+            listeners.collect::<Arc<[ListenerSetup]>>()
+        };
         let plan = NodePlan {
             config: Arc::clone(&self.config),
             cluster_id: CLUSTER_ID.into(),
@@ -101,7 +106,8 @@ impl Node for RealNode {
             metadata_directory: log_directories[0].path.clone(),
             metadata_directory_id: log_directories[0].id,
             log_directories,
-            listeners: listeners.collect(),
+            listeners: setup(PORT),
+            controller_listeners: setup(CONTROLLER_PORT),
             data_shards: self.data_shards,
             lane_slots: Self::LANE_SLOTS as u32,
             seed: random.next_u64(),

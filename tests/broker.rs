@@ -54,6 +54,7 @@ pub fn target() -> Target {
 #[derive(Debug)]
 pub struct Broker {
     port: u16,
+    controller_port: u16,
     /// Whose program runs.
     program: Target,
     /// What starts it: a file of settings, or `dev` with its options.
@@ -116,7 +117,7 @@ impl Broker {
         fs::write(&path, properties).expect("writing settings");
         let (program, arguments) = (target(), start_of(target(), &path));
         let (wrapper, processes, disk) = (Vec::new(), None, None);
-        Broker { port, program, arguments, wrapper, folder, processes, disk }
+        Broker { port, controller_port, program, arguments, wrapper, folder, processes, disk }
     }
 
     /// From now on this program is started on the folder.
@@ -245,13 +246,14 @@ impl Broker {
     /// When it doesn't come up; its log is shown.
     pub fn dev() -> Broker {
         let folder = TempDir::with_prefix("blackbox-").expect("a folder for temporary files");
-        let port = free_port();
+        let (port, controller_port) = free_neighbours();
         let data = folder.path().join("data").into_os_string();
         let arguments =
             vec!["dev".into(), "--data".into(), data, "--port".into(), port.to_string().into()];
         let (wrapper, processes, disk) = (Vec::new(), None, None);
         let program = Target::Corelane;
-        let mut broker = Broker { port, program, arguments, wrapper, folder, processes, disk };
+        let mut broker =
+            Broker { port, controller_port, program, arguments, wrapper, folder, processes, disk };
         broker.start_again();
         broker
     }
@@ -307,6 +309,11 @@ impl Broker {
     /// Where clients connect to.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Where its controller listens.
+    pub fn controller_port(&self) -> u16 {
+        self.controller_port
     }
 
     /// A connection for raw bytes, with a limit on how long a read waits.
@@ -580,4 +587,14 @@ fn server_properties(
     let folder = folder.display().to_string();
     let line = |(key, value): &(&str, &str)| format!("{key}={}\n", value.replace(FOLDER, &folder));
     lines.iter().map(line).collect()
+}
+
+/// Two such ports of which the second follows the first: `dev` has its controller there.
+fn free_neighbours() -> (u16, u16) {
+    loop {
+        let (first, second) = (free_port(), free_port());
+        if second == first + 1 {
+            return (first, second);
+        }
+    }
 }

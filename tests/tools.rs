@@ -15,8 +15,8 @@ const QUICK: &[&str] =
 
 impl Broker {
     /// Runs one of Kafka's tools to its end, with what a person types after `cargo xtask kafka`.
-    /// The broker's address stands for `{}`; without one, `--bootstrap-server` goes first
-    /// (`dump-log` and `storage` read files and take none).
+    /// The broker's address stands for `{}`, its controller's for `{controller}`; without either,
+    /// `--bootstrap-server` goes first (`dump-log` and `storage` read files and take none).
     ///
     /// # Panics
     /// When it cannot be started or doesn't end.
@@ -44,11 +44,14 @@ impl Broker {
         let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let mut command =
             kafka::tool_with(name, &options).unwrap_or_else(|sentence| panic!("{sentence}"));
-        if !line.contains("{}") && !["dump-log", "storage"].contains(&name) {
+        let says_where = line.contains("{}") || line.contains("{controller}");
+        if !says_where && !["dump-log", "storage"].contains(&name) {
             command.arg("--bootstrap-server").arg(self.address());
         }
+        let controller = format!("127.0.0.1:{}", self.controller_port());
         let address = self.address();
-        command.args(arguments.split_whitespace().map(|word| word.replace("{}", &address)));
+        let placed = |word: &str| word.replace("{}", &address).replace("{controller}", &controller);
+        command.args(arguments.split_whitespace().map(placed));
         command
     }
 }

@@ -6,7 +6,6 @@
 mod apis;
 mod assignments;
 mod check;
-mod complaints;
 mod directories;
 mod files;
 mod life;
@@ -28,5 +27,5 @@ mod view;
 mod wanted;
 mod watches;
 
-pub use setup::{ListenerSetup, LogDirectorySetup, Setup};
+pub use setup::{LogDirectorySetup, Setup};
 pub use shard::Shard;

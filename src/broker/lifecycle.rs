@@ -15,13 +15,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use api::{Effect, FileOutcome, IoErrorKind, IoResult, SocketEffect, SocketId};
+use api::{Effect, FileOutcome, IoResult, SocketEffect, SocketId};
 use base::{Duration, Instant, Map, Offset, ShardId, Token, TopicPartition};
 use commitlog::{CheckpointKind, Directory, DirectoryEvent, DirectoryStep, FoundDirectory};
 use intercom::{
     Endpoint, FoundFuture, FoundLog, LogDirectory, LogPosition, Message, QuorumReply,
     QuorumRequest, Reply, Request,
 };
+use network::Bound;
 
 use crate::files::FileStep;
 use crate::life::LifeStage;
@@ -29,13 +30,6 @@ use crate::owner::Notice;
 use crate::setup::Setup;
 use crate::shard::{Io, Shard, Timer};
 
-/// How long the peer of a connection that is closed may take for what was answered before.
-const FLUSH_MAX: Duration = Duration::from_secs(30);
-/// How long a listener's address may be in use before the start fails: the kernel lets go of the
-/// sockets of a process that was killed a moment after the process has gone.
-const ADDRESS_IN_USE_MAX: Duration = Duration::from_secs(2);
-/// How long to wait before an address is tried again.
-const ADDRESS_RETRY: Duration = Duration::from_millis(20);
 /// How often a shard looks for idle connections within `connections.max.idle.ms`.
 const IDLE_CHECKS: u32 = 10;
 /// Sockets that may be accepted before the node is ready; more wait in the kernel's backlog.
@@ -201,22 +195,15 @@ impl Shard {
     ) {
         let index = token.to_bits() as usize;
         let listener = &self.setup.listeners[index];
-        let tries_until = self.life.keeper().listens_since + ADDRESS_IN_USE_MAX;
-        let address = match result {
-            Ok(address) => address,
-            Err(error) if error.kind == IoErrorKind::AddressInUse && io.now.mono < tries_until => {
+        let since = self.life.keeper().listens_since;
+        let address = match network::bound(io.now.mono, since, listener.address, result) {
+            Bound::At(address) => address,
+            Bound::Again(at) => {
                 tracing::debug!(listener = %listener.name, "the address is in use; trying again");
-                self.timers.set(io.now.mono + ADDRESS_RETRY, Timer::Listen(index));
+                self.timers.set(at, Timer::Listen(index));
                 return;
             }
-            Err(error) => {
-                let sentence = format!(
-                    "Socket server failed to bind to {}: {}. Stop what listens there, or choose \
-                     another port in 'listeners' (--port of dev).",
-                    listener.address, error.cause
-                );
-                return io.effects.push(Effect::Fail { sentence });
-            }
+            Bound::Refused(sentence) => return io.effects.push(Effect::Fail { sentence }),
         };
         let endpoint = Endpoint {
             name: Arc::clone(&listener.name),
@@ -490,13 +477,7 @@ impl Shard {
     pub(crate) fn close_idle(&mut self, io: &mut Io<'_>) {
         let idle_ms = self.setup.config.simple.connections_max_idle_ms;
         let idle = Duration::from_millis(u64::try_from(idle_ms).unwrap_or(0));
-        let now = io.now.mono.as_nanos();
-        let before = now.saturating_sub(u64::try_from(idle.as_nanos()).unwrap_or(u64::MAX));
-        for socket in self.connections.idle_since(Instant::from_nanos(before)) {
-            self.connections.close(socket, io.now.mono, io.effects);
-        }
-        let flushing = now.saturating_sub(u64::try_from(FLUSH_MAX.as_nanos()).unwrap_or(u64::MAX));
-        self.connections.give_up(Instant::from_nanos(flushing), io.effects);
+        self.connections.close_idle(io.now.mono, idle, io.effects);
         self.timers.set(later(io, idle_ms / i64::from(IDLE_CHECKS)), Timer::Idle);
     }
 

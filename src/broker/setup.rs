@@ -1,12 +1,11 @@
 //! What a data shard is told when it is made.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use base::{NodeId, ShardId, Uuid};
 use config::BrokerConfig;
-use metadata::SecurityProtocol;
+use intercom::ListenerSetup;
 
 /// One of the node's log directories.
 #[derive(Clone, Debug)]
@@ -17,21 +16,6 @@ pub struct LogDirectorySetup {
     pub id: Uuid,
     /// Why it could not even be read, if so; its id is `DirectoryId.LOST` then.
     pub offline: Option<String>,
-}
-
-/// A listener that clients connect to.
-#[derive(Clone, Debug)]
-pub struct ListenerSetup {
-    /// Its name, as in `listeners`.
-    pub name: Arc<str>,
-    /// Where to listen; port 0 takes a free one.
-    pub address: SocketAddr,
-    /// The host that clients are told.
-    pub advertised_host: Arc<str>,
-    /// The port that clients are told; none for the one that is listened at.
-    pub advertised_port: Option<u16>,
-    /// Its security protocol.
-    pub security_protocol: SecurityProtocol,
 }
 
 /// What a data shard is told when it is made.

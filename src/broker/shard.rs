@@ -16,11 +16,10 @@ use config::{BrokerConfig, Layers};
 use intercom::{
     Fetched, Message, PartitionKey, Published, QuorumReply, QuorumRequest, Reply, Request,
 };
-use network::Connections;
+use network::{Complaints, Connections};
 use protocol::{ApiKey, ErrorCode, Str};
 
 use crate::assignments::Assignments;
-use crate::complaints::Complaints;
 use crate::files::{FileStep, Files};
 use crate::life::Life;
 use crate::mail::Mail;

@@ -11,12 +11,14 @@
 //! on whole. Deliberately absent: what is done with a message.
 
 mod credits;
+mod listener;
 mod message;
 mod partition;
 mod placement;
 mod quorum;
 
 pub use credits::Credits;
+pub use listener::ListenerSetup;
 pub use message::{
     FoundFuture, FoundLog, GroupAsk, LogDirectory, LogPosition, Message, Published, Reply, Request,
 };

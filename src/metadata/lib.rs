@@ -10,6 +10,7 @@
 //! Depends on: `base`, `protocol` (the records' schemas). Deliberately absent: which records a
 //! request leads to (`controller`), where the log is and who leads it (`raft`, `quorum`).
 
+mod api_versions;
 mod cluster;
 mod configs;
 mod describe;
@@ -25,6 +26,7 @@ mod topic;
 #[cfg(test)]
 mod tests;
 
+pub use api_versions::{Answerer, api_versions};
 pub use cluster::{Broker, Controller, Endpoint, FeatureRanges, SecurityProtocol, VersionRange};
 pub use configs::{Configs, Resource, ResourceType};
 pub use features::{

@@ -27,6 +27,9 @@ pub const REQUEST_BYTES_MAX: usize = 128 << 20;
 /// so that one of them comes to its end. In each such time it has to bring
 /// [`FAVOURITE_BYTES_MIN`], or it is closed.
 pub const STALL_MAX: Duration = Duration::from_secs(1);
+/// How long the peer of a connection that is closed may take for what was answered before: else it
+/// would keep that, and the segments in it, for as long as it likes.
+const FLUSH_MAX: Duration = Duration::from_secs(30);
 /// Less than any network that a broker is used over brings in a second, and enough for the largest
 /// request to come to its end within minutes.
 const FAVOURITE_BYTES_MIN: usize = 1 << 20;
@@ -208,8 +211,8 @@ impl Connections {
         self.touched.push(socket);
     }
 
-    /// Closes a connection once its answers have left, or by [`Connections::give_up`] when they do
-    /// not.
+    /// Closes a connection once its answers have left, or by [`Connections::close_idle`] when they
+    /// do not.
     pub fn close<M>(&mut self, socket: SocketId, now: Instant, effects: &mut Effects<M>) {
         let Some(connection) = self.get_mut(socket) else { return };
         if connection.closing_since.is_some() {
@@ -295,22 +298,20 @@ impl Connections {
         self.touched.push(socket);
     }
 
-    /// Those that were idle since `before` with nothing under way.
-    pub fn idle_since(&self, before: Instant) -> Vec<SocketId> {
-        let connections = self.slots.iter().flatten();
-        let idle = connections.filter(|connection| {
-            connection.last_active < before
+    /// Closes those that had nothing under way for `idle_max`, and cuts off those that were closed
+    /// [`FLUSH_MAX`] ago and whose peer does not take its answers.
+    pub fn close_idle<M>(&mut self, now: Instant, idle_max: Duration, effects: &mut Effects<M>) {
+        let idle = self.slots.iter().flatten().filter(|connection| {
+            now.since(connection.last_active) > idle_max
                 && connection.calls.is_empty()
                 && connection.closing_since.is_none()
         });
-        idle.map(|connection| connection.socket).collect()
-    }
-
-    /// Cuts off those that were to be closed before `before` and whose peer does not take its
-    /// answers: else it would keep them, and the segments in them, for as long as it likes.
-    pub fn give_up<M>(&self, before: Instant, effects: &mut Effects<M>) {
+        let idle: Vec<SocketId> = idle.map(|connection| connection.socket).collect();
+        for socket in idle {
+            self.close(socket, now, effects);
+        }
         for connection in self.slots.iter().flatten() {
-            if connection.closing_since.is_some_and(|since| since < before) {
+            if connection.closing_since.is_some_and(|since| now.since(since) > FLUSH_MAX) {
                 effects.socket(SocketEffect::Close { socket: connection.socket, flush: false });
             }
         }
@@ -463,9 +464,11 @@ mod tests {
         connections.close(SOCKET, Instant::ZERO, &mut effects);
         connections.close(SOCKET, Instant::ZERO, &mut effects);
         assert_eq!(names(&effects), ["send", "close"]);
-        connections.give_up(Instant::ZERO, &mut effects);
+        let idle_max = Duration::from_secs(600);
+        connections.close_idle(Instant::ZERO + FLUSH_MAX, idle_max, &mut effects);
         assert_eq!(names(&effects), ["send", "close"]);
-        connections.give_up(Instant::from_nanos(1), &mut effects);
+        let late = Instant::from_nanos(1) + FLUSH_MAX;
+        connections.close_idle(late, idle_max, &mut effects);
         assert_eq!(names(&effects), ["send", "close", "close"]);
         assert!(!connections.received(SOCKET, Bytes::from_static(b"x"), Instant::ZERO));
         assert!(connections.remove(SOCKET).is_some() && connections.remove(SOCKET).is_none());

@@ -15,8 +15,8 @@ use broker::{Setup, Shard};
 use config::{BrokerConfig, Value};
 use quorum::{Quorum, QuorumParams};
 
-pub use broker::{ListenerSetup, LogDirectorySetup};
-pub use intercom::Message;
+pub use broker::LogDirectorySetup;
+pub use intercom::{ListenerSetup, Message};
 pub use metadata::{DIRECTORY_LOST, SecurityProtocol};
 pub use quorum::format;
 
@@ -38,6 +38,8 @@ pub struct NodePlan {
     pub metadata_directory_id: Uuid,
     /// The listeners for clients.
     pub listeners: Arc<[ListenerSetup]>,
+    /// The listeners of the controller.
+    pub controller_listeners: Arc<[ListenerSetup]>,
     /// How many data shards it has.
     pub data_shards: u16,
     /// Slots of a lane between two machines.
@@ -95,6 +97,7 @@ pub fn machines(plan: &NodePlan) -> Result<Vec<NodeMachine>, String> {
         directory: plan.metadata_directory.clone(),
         directory_id: plan.metadata_directory_id,
         data_shards: plan.data_shards,
+        listeners: Arc::clone(&plan.controller_listeners),
         random: random.fork("quorum"),
     };
     let build: Build = Box::new(move || Box::new(Quorum::new(params)));

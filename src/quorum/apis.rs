@@ -6,9 +6,10 @@ use bytes::Bytes;
 use controller::Proposal;
 use protocol::{
     AlterConfigsRequest, AlterPartitionReassignmentsRequest, ApiKey, CreatePartitionsRequest,
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeQuorumRequest, DescribeQuorumResponse,
-    ElectLeadersRequest, IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest,
-    Request, RequestFrame, UnregisterBrokerRequest, UpdateFeaturesRequest, encode_response,
+    CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeQuorumRequest,
+    DescribeQuorumResponse, ElectLeadersRequest, IncrementalAlterConfigsRequest,
+    ListPartitionReassignmentsRequest, Request, RequestFrame, UnregisterBrokerRequest,
+    UpdateFeaturesRequest, encode_response,
 };
 
 use crate::reassignments::list_moves;
@@ -22,7 +23,7 @@ type Decided = Result<Proposal<Bytes>, String>;
 type Rule = fn(&mut Quorum, Now, &RequestFrame) -> Decided;
 
 /// Every API with its rule, by number.
-static APIS: [(ApiKey, Rule); 11] = [
+static APIS: [(ApiKey, Rule); 12] = [
     (ApiKey::CreateTopics, |quorum, _, frame| {
         answer::<CreateTopicsRequest>(frame, |request| {
             let image = quorum.timeline.applied();
@@ -82,12 +83,25 @@ static APIS: [(ApiKey, Rule); 11] = [
             controller::update_features(params, image, quorum.raft.kraft_version(), request)
         })
     }),
+    (ApiKey::DescribeCluster, |quorum, _, frame| {
+        answer::<DescribeClusterRequest>(frame, |request| {
+            Proposal::nothing(quorum.describe_controllers(request))
+        })
+    }),
     (ApiKey::UnregisterBroker, |quorum, _, frame| {
         answer::<UnregisterBrokerRequest>(frame, |request| {
             controller::unregister_broker(&quorum.controller, quorum.timeline.applied(), request)
         })
     }),
 ];
+
+/// The APIs that the controller's listeners take, by number.
+pub(crate) fn taken() -> impl Iterator<Item = ApiKey> {
+    let mut keys: Vec<ApiKey> = APIS.iter().map(|(key, _)| *key).collect();
+    keys.push(ApiKey::ApiVersions);
+    keys.sort_by_key(|key| key.code());
+    keys.into_iter()
+}
 
 /// Decides about a request.
 pub(crate) fn decide(quorum: &mut Quorum, now: Now, frame: &RequestFrame) -> Decided {

@@ -1,12 +1,66 @@
-//! DescribeQuorum (`KafkaRaftClient.handleDescribeQuorumRequest`).
+//! DescribeQuorum (`KafkaRaftClient.handleDescribeQuorumRequest`), and DescribeCluster of
+//! controllers (`ControllerApis.handleDescribeCluster`).
 
 use base::{Now, Uuid};
+use protocol::describe_cluster_response::DescribeClusterBroker;
 use protocol::describe_quorum_response::{Listener, Node, PartitionData, ReplicaState, TopicData};
-use protocol::{DescribeQuorumRequest, DescribeQuorumResponse, ErrorCode};
+use protocol::{
+    DescribeClusterRequest, DescribeClusterResponse, DescribeQuorumRequest, DescribeQuorumResponse,
+    ErrorCode,
+};
+
+use metadata::Controller;
 
 use crate::shard::Quorum;
 
+/// `endpoint_type` of brokers and of controllers (KIP-919).
+const BROKERS: i8 = 1;
+const CONTROLLERS: i8 = 2;
+
 impl Quorum {
+    /// The controllers, at the listener that they are reached by.
+    pub(crate) fn describe_controllers(
+        &self,
+        request: &DescribeClusterRequest,
+    ) -> DescribeClusterResponse {
+        if request.endpoint_type != CONTROLLERS {
+            let (error_code, sentence) = match request.endpoint_type {
+                BROKERS => (
+                    ErrorCode::MISMATCHED_ENDPOINT_TYPE,
+                    "The request was sent to an endpoint of type CONTROLLER, but we wanted an \
+                     endpoint of type BROKER"
+                        .to_owned(),
+                ),
+                other => (
+                    ErrorCode::UNSUPPORTED_ENDPOINT_TYPE,
+                    format!("Unsupported endpoint type {other}"),
+                ),
+            };
+            let error_message = Some(sentence.into());
+            return DescribeClusterResponse { error_code, error_message, ..Default::default() };
+        }
+        let listener = self.params.config.controller_listener_names.first();
+        let listener = listener.map_or("", String::as_str);
+        let described = |controller: &Controller| {
+            let mut endpoints = controller.endpoints.iter();
+            let endpoint = endpoints.find(|endpoint| &*endpoint.name == listener)?;
+            Some(DescribeClusterBroker {
+                broker_id: controller.id.0,
+                host: (&*endpoint.host).into(),
+                port: i32::from(endpoint.port),
+                ..DescribeClusterBroker::default()
+            })
+        };
+        let controllers = self.timeline.stable().controllers().values();
+        DescribeClusterResponse {
+            cluster_id: self.controller.cluster_id.as_str().into(),
+            endpoint_type: CONTROLLERS,
+            controller_id: self.raft.election().leader.0,
+            brokers: controllers.filter_map(|controller| described(controller)).collect(),
+            ..DescribeClusterResponse::default()
+        }
+    }
+
     /// The state of the quorum as its leader sees it.
     pub(crate) fn describe_quorum(
         &self,

@@ -7,9 +7,10 @@
 //! needs before it can start.
 //!
 //! Depends on: all that decides about metadata, and `commitlog` for the log's files. Deliberately
-//! absent: clients, listeners and partitions' data (`broker`).
+//! absent: the brokers' clients and partitions' data (`broker`).
 
 mod apis;
+mod clients;
 mod describe;
 pub mod format;
 mod life;

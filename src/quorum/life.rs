@@ -2,12 +2,12 @@
 //! (`BrokerLifecycleManager`).
 
 use api::Effects;
-use base::{Instant, Now, ShardId, Token, Uuid};
+use base::{Instant, Now, Uuid};
 use intercom::{Endpoint, Message, QuorumReply};
 use protocol::broker_registration_request::{Feature, Listener};
 use protocol::{BrokerHeartbeatRequest, BrokerRegistrationRequest};
 
-use crate::shard::{Quorum, Stage};
+use crate::shard::{Asker, Quorum, Stage};
 
 impl Quorum {
     /// Registers the broker and lets it lead, in two batches that are synced together. It has seen
@@ -15,8 +15,7 @@ impl Quorum {
     pub(crate) fn broker_ready(
         &mut self,
         now: Now,
-        from: ShardId,
-        id: Token,
+        from: Asker,
         request: &BrokerRegistrationRequest,
     ) {
         let new_epoch = self.raft.end_offset().0;
@@ -38,7 +37,7 @@ impl Quorum {
                 let message = error.message.unwrap_or_else(|| error.code.message().to_owned());
                 let sentence = format!("The broker cannot be registered: {message}");
                 let offset = self.timeline.end_offset();
-                return self.answer_at(offset, from, id, QuorumReply::BrokerReady(Err(sentence)));
+                return self.answer_at(offset, from, QuorumReply::BrokerReady(Err(sentence)));
             }
         };
         self.life.broker_epoch = Some(epoch);
@@ -47,15 +46,14 @@ impl Quorum {
         let proposal = controller::heartbeat(&self.controller, self.timeline.applied(), &beat)
             .expect("the broker was registered just now");
         let offset = self.propose(now, &proposal.records);
-        self.answer_at(offset, from, id, QuorumReply::BrokerReady(Ok(epoch)));
+        self.answer_at(offset, from, QuorumReply::BrokerReady(Ok(epoch)));
     }
 
     /// Takes the broker out of the partitions that it has in directories that failed.
     pub(crate) fn directories_failed(
         &mut self,
         now: Now,
-        from: ShardId,
-        id: Token,
+        from: Asker,
         offline_log_dirs: Vec<Uuid>,
     ) {
         if let Some(epoch) = self.life.broker_epoch {
@@ -66,11 +64,11 @@ impl Quorum {
             }
         }
         let offset = self.timeline.end_offset();
-        self.answer_at(offset, from, id, QuorumReply::DirectoriesFailed);
+        self.answer_at(offset, from, QuorumReply::DirectoriesFailed);
     }
 
     /// Takes the broker's leaderships away and fences it.
-    pub(crate) fn broker_stopping(&mut self, now: Now, from: ShardId, id: Token) {
+    pub(crate) fn broker_stopping(&mut self, now: Now, from: Asker) {
         self.life.broker_stops = true;
         if let Some(epoch) = self.life.broker_epoch {
             let mut beat = self.heartbeat(epoch);
@@ -93,7 +91,7 @@ impl Quorum {
             }
         }
         let offset = self.timeline.end_offset();
-        self.answer_at(offset, from, id, QuorumReply::BrokerStopping);
+        self.answer_at(offset, from, QuorumReply::BrokerStopping);
     }
 
     fn heartbeat(&self, epoch: i64) -> BrokerHeartbeatRequest {
@@ -149,6 +147,7 @@ impl Quorum {
         if is_late && self.life.broker_epoch.is_some() {
             tracing::warn!("the quorum stops before its broker has");
         }
+        self.clients.close(now, effects);
         self.raft.resign();
         self.stage = Stage::Closing;
         self.life.stop_at = Some(Instant::FAR_FUTURE);

@@ -3,14 +3,16 @@
 use std::sync::Arc;
 
 use api::{Effect, Effects, Event, Machine};
-use base::{Duration, Instant, Now, Offset, ShardId, Token};
+use base::{Duration, Instant, Now, Offset, ShardId};
 use bytes::Bytes;
 use intercom::{Message, Published, QuorumReply, QuorumRequest, Reply, Request};
-use metadata::{Batch, TopicChange, VersionedRecord};
+use metadata::{Answerer, Batch, TopicChange, VersionedRecord};
+use protocol::{ApiKey, ApiVersionsRequest, RequestFrame};
 use raft::Output;
 use raft::snapshot::Snapshot;
 
-use crate::shard::{Pending, Quorum, Stage, Waiting};
+use crate::apis;
+use crate::shard::{Asker, Pending, Quorum, Stage, Waiting};
 use crate::store::StoreEvent;
 
 impl Quorum {
@@ -45,8 +47,8 @@ impl Quorum {
     }
 
     /// Answers when everything below `offset` is committed.
-    pub(crate) fn answer_at(&mut self, offset: Offset, to: ShardId, id: Token, reply: QuorumReply) {
-        self.pending.push_back(Pending { offset, to, id, reply });
+    pub(crate) fn answer_at(&mut self, offset: Offset, to: Asker, reply: QuorumReply) {
+        self.pending.push_back(Pending { offset, to, reply });
     }
 
     /// Whether an answer still waits for its commit.
@@ -85,12 +87,12 @@ impl Quorum {
                     self.store.append(now, &batch);
                 }
                 Output::Leading(_) => self.activate(now, effects),
-                Output::HighWatermark(offset) => self.commit(offset, effects),
+                Output::HighWatermark(offset) => self.commit(now, offset, effects),
             }
         }
     }
 
-    fn commit(&mut self, high_watermark: Offset, effects: &mut Effects<Message>) {
+    fn commit(&mut self, now: Now, high_watermark: Offset, effects: &mut Effects<Message>) {
         self.timeline.commit(high_watermark);
         let Stage::Leading { activated } = self.stage else { return };
         if high_watermark < activated {
@@ -98,10 +100,56 @@ impl Quorum {
         }
         self.publish(effects);
         while self.pending.front().is_some_and(|pending| pending.offset <= high_watermark) {
-            let Pending { to, id, reply, .. } = self.pending.pop_front().expect("it was seen");
-            let body = Reply::Quorum(Box::new(reply));
-            effects.reply(to, Message::Reply { id, body });
+            let Pending { to, reply, .. } = self.pending.pop_front().expect("it was seen");
+            self.reply(now, to, reply, effects);
         }
+    }
+
+    fn reply(&mut self, now: Now, to: Asker, reply: QuorumReply, effects: &mut Effects<Message>) {
+        match (to, reply) {
+            (Asker::Shard { shard, id }, reply) => {
+                let body = Reply::Quorum(Box::new(reply));
+                effects.reply(shard, Message::Reply { id, body });
+            }
+            (Asker::Client(call), QuorumReply::Api(Ok(frame))) => self.clients.answer(call, frame),
+            (Asker::Client(call), QuorumReply::Api(Err(sentence))) => {
+                self.clients.refuse(now, call, &sentence, effects);
+            }
+            (Asker::Client(_), reply) => unreachable!("a client was answered by {reply:?}"),
+        }
+    }
+
+    /// Starts the requests that have come in by the controller's listeners.
+    fn take_requests(&mut self, now: Now, effects: &mut Effects<Message>) {
+        while let Some((call, frame)) = self.clients.next_request(now, effects) {
+            match network::taken_api(&frame, apis::taken()) {
+                Ok(ApiKey::ApiVersions) => match self.api_versions(&frame) {
+                    Ok(response) => self.clients.answer(call, response),
+                    Err(sentence) => self.clients.refuse(now, call, &sentence, effects),
+                },
+                Ok(_) => {
+                    let request = Box::new(QuorumRequest::Api(frame));
+                    self.waiting.push_back(Waiting { from: Asker::Client(call), request });
+                }
+                Err(sentence) => self.clients.refuse(now, call, &sentence, effects),
+            }
+        }
+    }
+
+    /// What the controller speaks. Nobody waits for a leader to know that.
+    fn api_versions(&self, frame: &RequestFrame) -> Result<Bytes, String> {
+        let image = self.published.as_deref();
+        let answerer = Answerer {
+            cluster_id: &self.controller.cluster_id,
+            node: self.node(),
+            image,
+            kraft_version: self.raft.kraft_version(),
+        };
+        let answer = metadata::api_versions(frame, answerer, apis::taken());
+        let (version, response) = answer.map_err(|error| format!("ApiVersions: {error}"))?;
+        let id = frame.correlation_id;
+        let frame = protocol::encode_response::<ApiVersionsRequest>(id, version, &response);
+        Ok(frame.map_err(|error| format!("ApiVersions: {error}"))?.into_bytes())
     }
 
     /// Posts the stable image to every data shard, if it is not the one that they have.
@@ -208,26 +256,25 @@ impl Quorum {
     /// Takes requests, as long as this node leads and its disk keeps up.
     fn serve(&mut self, now: Now, effects: &mut Effects<Message>) {
         if self.store.is_full() {
-            return self.let_the_broker_stop(effects);
+            return self.let_the_broker_stop(now, effects);
         }
         while matches!(self.stage, Stage::Leading { .. }) && !self.store.is_congested() {
             let Some(waiting) = self.waiting.pop_front() else { return };
             self.handle(now, waiting);
             // An answer that needs no commit leaves at once.
             if let Some(high_watermark) = self.raft.high_watermark() {
-                self.commit(high_watermark, effects);
+                self.commit(now, high_watermark, effects);
             }
         }
     }
 
     /// The disk is full: no request can be decided, but nobody waits for space to stop.
-    fn let_the_broker_stop(&mut self, effects: &mut Effects<Message>) {
+    fn let_the_broker_stop(&mut self, now: Now, effects: &mut Effects<Message>) {
         let stops = |waiting: &Waiting| matches!(*waiting.request, QuorumRequest::BrokerStopping);
         let Some(place) = self.waiting.iter().position(stops) else { return };
-        let Some(Waiting { from, id, .. }) = self.waiting.remove(place) else { return };
+        let Some(Waiting { from, .. }) = self.waiting.remove(place) else { return };
         self.life.broker_stops = true;
-        let body = Reply::Quorum(Box::new(QuorumReply::BrokerStopping));
-        effects.reply(from, Message::Reply { id, body });
+        self.reply(now, from, QuorumReply::BrokerStopping, effects);
     }
 
     fn wake(&mut self, now: Now, effects: &mut Effects<Message>) {
@@ -237,6 +284,7 @@ impl Quorum {
         if self.no_op_at <= now.mono {
             self.write_no_op(now);
         }
+        self.clients.on_time(now, effects);
         self.stop_when_due(now, effects);
     }
 
@@ -272,28 +320,40 @@ impl Machine for Quorum {
             return;
         }
         match event {
-            Event::Started => self.store.list(effects),
+            Event::Started => {
+                self.clients.listen(now, effects);
+                self.store.list(effects);
+            }
             Event::File { token, outcome } => self.store.on_file(now, token, outcome, effects),
             Event::WakeUp => self.wake(now, effects),
-            Event::Stop => self.life.stop(now),
+            Event::Stop => {
+                self.clients.stop_listening(effects);
+                self.life.stop(now);
+            }
             Event::Mesh {
                 from,
                 message: Message::Request { id, body: Request::Quorum(request) },
             } => {
-                self.waiting.push_back(Waiting { from, id, request });
+                let from = Asker::Shard { shard: from, id };
+                self.waiting.push_back(Waiting { from, request });
             }
             Event::Mesh { from, message: Message::Settled(offset) } => {
                 self.settled(from, offset, effects);
             }
             Event::Mesh { from, message } => panic!("shard {from} sent the quorum {message:?}"),
-            Event::Listening { .. }
-            | Event::Accepted { .. }
-            | Event::Opened { .. }
-            | Event::Connected { .. }
-            | Event::Received { .. }
-            | Event::Sent { .. }
-            | Event::Closed { .. } => panic!("the quorum has no sockets"),
+            Event::Listening { token, result } => {
+                self.clients.listening(now, token, result, effects);
+            }
+            Event::Accepted { token, socket, .. } => self.clients.accepted(token, socket, effects),
+            Event::Opened { socket, listener, peer } => {
+                self.clients.opened(now, socket, listener, peer);
+            }
+            Event::Received { socket, bytes } => self.clients.received(now, socket, bytes),
+            Event::Sent { socket, bytes } => self.clients.sent(socket, bytes),
+            Event::Closed { socket, .. } => self.clients.closed(socket),
+            Event::Connected { .. } => unreachable!("the quorum connects to nobody yet"),
         }
+        self.take_requests(now, effects);
         self.take_store_events(now, effects);
         self.serve(now, effects);
         self.take_store_events(now, effects);
@@ -307,8 +367,10 @@ impl Machine for Quorum {
         self.snapshot_when_due(now, effects);
         self.store.end_of_turn(now, effects);
         self.take_store_events(now, effects);
+        self.clients.end_of_turn(now, effects);
         let timers = [self.no_op_at, self.life.next_timer()];
-        let at = timers.into_iter().chain(self.store.next_timer()).min();
+        let others = [self.store.next_timer(), self.clients.next_timer()];
+        let at = timers.into_iter().chain(others.into_iter().flatten()).min();
         effects.push(Effect::WakeAt(at.unwrap_or(Instant::FAR_FUTURE)));
     }
 }

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use base::{Duration, Instant, LeaderEpoch, NodeId, Now, Offset, Random, ShardId, Token, Uuid};
 use commitlog::LogConfig;
 use config::BrokerConfig;
-use intercom::{QuorumReply, QuorumRequest};
+use intercom::{ListenerSetup, QuorumReply, QuorumRequest};
 use metadata::{Image, Timeline, VersionedRecord};
 use raft::snapshot::{Snapshot, SnapshotId};
 use raft::{ElectionState, ElectionWritten, Raft, ReplicaKey, Voter, VoterEndpoint, VoterSet};
 
+use crate::clients::Clients;
 use crate::owners::Owners;
 use crate::snapshots::Snapshots;
 use crate::store::Store;
@@ -32,8 +33,10 @@ pub struct QuorumParams {
     pub directory: PathBuf,
     /// The id of that directory.
     pub directory_id: Uuid,
-    /// The data shards of the node, which are the shards from 0 on.
+    /// The data shards of the node, which are the shards from 0 on. This shard is the next one.
     pub data_shards: u16,
+    /// The listeners of the controller.
+    pub listeners: Arc<[ListenerSetup]>,
     /// Where ids and placements come from.
     pub random: Random,
 }
@@ -56,21 +59,33 @@ pub(crate) enum Stage {
     Over,
 }
 
+/// Who has asked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asker {
+    /// A data shard of this node.
+    Shard {
+        /// Which one.
+        shard: ShardId,
+        /// Its name for the question.
+        id: Token,
+    },
+    /// A call on a connection to the controller.
+    Client(Token),
+}
+
 /// An answer that waits for its records.
 #[derive(Debug)]
 pub(crate) struct Pending {
     /// Everything below is to be committed first.
     pub(crate) offset: Offset,
-    pub(crate) to: ShardId,
-    pub(crate) id: Token,
+    pub(crate) to: Asker,
     pub(crate) reply: QuorumReply,
 }
 
 /// A request that waits until this node leads, or until the disk has caught up.
 #[derive(Debug)]
 pub(crate) struct Waiting {
-    pub(crate) from: ShardId,
-    pub(crate) id: Token,
+    pub(crate) from: Asker,
     pub(crate) request: Box<QuorumRequest>,
 }
 
@@ -79,6 +94,7 @@ pub(crate) struct Waiting {
 pub struct Quorum {
     pub(crate) params: QuorumParams,
     pub(crate) controller: controller::Params,
+    pub(crate) clients: Clients,
     pub(crate) store: Store,
     pub(crate) snapshots: Snapshots,
     pub(crate) raft: Raft,
@@ -113,6 +129,11 @@ impl Quorum {
         let life = Life::new(&mut random);
         Self {
             controller,
+            clients: Clients::new(
+                ShardId(params.data_shards),
+                Arc::clone(&params.listeners),
+                &config.simple,
+            ),
             store: Store::new(folder, log_config(config)),
             snapshots: Snapshots::new(&config.simple),
             raft: Raft::new(replica, voters),

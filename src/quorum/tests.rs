@@ -169,6 +169,7 @@ impl Cluster {
             stops: false,
         };
         let quorum = Quorum::new(QuorumParams {
+            listeners: Arc::new([]),
             cluster_id: CLUSTER.to_owned(),
             config: Arc::clone(&self.config),
             directory: PathBuf::from("/data"),

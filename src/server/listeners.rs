@@ -5,16 +5,25 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use config::{BrokerConfig, Listener, SecurityProtocol};
 use node::ListenerSetup;
 
-/// The listeners that clients connect to.
+/// The listeners of a node.
+pub(crate) struct Listeners {
+    pub(crate) of_broker: Vec<ListenerSetup>,
+    pub(crate) of_controller: Vec<ListenerSetup>,
+}
+
+/// Finds the addresses of all listeners.
 ///
 /// # Errors
 /// A sentence, for a protocol that is not spoken yet or a host that is not found.
-pub(crate) fn listeners(config: &BrokerConfig) -> Result<Vec<ListenerSetup>, String> {
-    let for_clients = config
-        .listeners
-        .iter()
-        .filter(|listener| !config.controller_listener_names.contains(&listener.name));
-    for_clients.map(|listener| setup(config, listener)).collect()
+pub(crate) fn listeners(config: &BrokerConfig) -> Result<Listeners, String> {
+    let is_controllers =
+        |listener: &&Listener| config.controller_listener_names.contains(&listener.name);
+    let (of_controller, of_broker): (Vec<_>, Vec<_>) =
+        config.listeners.iter().partition(is_controllers);
+    let set_up = |listeners: Vec<&Listener>| -> Result<Vec<ListenerSetup>, String> {
+        listeners.into_iter().map(|listener| setup(config, listener)).collect()
+    };
+    Ok(Listeners { of_broker: set_up(of_broker)?, of_controller: set_up(of_controller)? })
 }
 
 fn setup(config: &BrokerConfig, listener: &Listener) -> Result<ListenerSetup, String> {
@@ -27,8 +36,9 @@ fn setup(config: &BrokerConfig, listener: &Listener) -> Result<ListenerSetup, St
         ));
     }
     let address = resolve(listener)?;
-    let advertised =
-        config.advertised_listeners.iter().find(|advertised| advertised.name == listener.name);
+    let advertised = config.advertised_listeners.iter();
+    let advertised = advertised.chain(&config.advertised_controller_listeners);
+    let advertised = advertised.clone().find(|advertised| advertised.name == listener.name);
     let (host, port) = match advertised {
         Some(advertised) => (advertised.host.clone(), advertised.port),
         None => (listener.host.clone(), listener.port),

@@ -54,6 +54,7 @@ pub(crate) fn start(config: BrokerConfig, directories: Directories) -> Result<()
         "starting"
     );
     let settings = Settings::default();
+    let listeners = listeners(&config)?;
     let plan = NodePlan {
         data_shards: u16::try_from(layout.data.len())
             .map_err(|_| "corelane.cores: more than 65,535 cores".to_owned())?,
@@ -63,7 +64,8 @@ pub(crate) fn start(config: BrokerConfig, directories: Directories) -> Result<()
         dirty_bytes_max: memory::dirty_bytes_max(directories.logs.len()),
         metadata_directory: directories.metadata.path.clone(),
         metadata_directory_id: directories.metadata.id,
-        listeners: listeners(&config)?.into(),
+        listeners: listeners.of_broker.into(),
+        controller_listeners: listeners.of_controller.into(),
         seed: seed()?,
         config: Arc::new(config),
     };

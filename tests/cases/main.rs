@@ -8,6 +8,7 @@ mod cluster;
 mod compaction;
 mod configs;
 mod consoles;
+mod controller;
 mod directories;
 mod disks;
 mod durability;

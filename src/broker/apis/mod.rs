@@ -87,25 +87,11 @@ static HANDLERS: [Handler; 39] = [
     one_by_one(ApiKey::DescribeTopicPartitions, describe_topic_partitions::start),
 ];
 
-/// The handler of a request, or why there is none: then the connection is closed, but for
-/// ApiVersions, which answers every version.
+/// The handler of a request, or why there is none: then the connection is closed.
 pub(crate) fn handler_of(frame: &RequestFrame) -> Result<&'static Handler, String> {
-    let handler = HANDLERS.iter().find(|handler| Some(handler.api_key) == frame.api_key);
-    let Some(handler) = handler else {
-        let code = frame.api_code;
-        return Err(frame.api_key.map_or_else(
-            || format!("Unknown API key {code}"),
-            |key| format!("Received request api key {key} which is not enabled"),
-        ));
-    };
-    if frame.is_supported() || handler.api_key == ApiKey::ApiVersions {
-        return Ok(handler);
-    }
-    let (key, version) = (handler.api_key, frame.version);
-    Err(format!(
-        "Received request for api with key {} ({key}) and unsupported version {version}",
-        key.code()
-    ))
+    let key = network::taken_api(frame, handled())?;
+    let handler = HANDLERS.iter().find(|handler| handler.api_key == key);
+    Ok(handler.expect("an API that is taken has a handler"))
 }
 
 /// The APIs that are whole.

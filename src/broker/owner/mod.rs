@@ -32,9 +32,9 @@ use groups::Hosts;
 use intercom::{Appended, FoundOffset, GroupAsk, LogSize, Message, PartitionKey, Reply, Request};
 use metadata::Image;
 use moves::Moves;
+use network::Complaints;
 use protocol::ErrorCode;
 
-use crate::complaints::Complaints;
 use crate::files::Files;
 use crate::mail::Mail;
 use crate::partition::{Partition, Place};

@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use base::{Duration, Instant, NodeId, Random, ShardId, Uuid};
-use broker::{ListenerSetup, LogDirectorySetup, Setup, Shard};
+use broker::{LogDirectorySetup, Setup, Shard};
 use bytes::{Buf, Bytes, BytesMut};
 use config::BrokerConfig;
 use fakeworld::{
     ClientSocket, Crash, Exit, FaultPlan, Seat, Trouble, World as Fake, WorldEvent, WorldOptions,
 };
+use intercom::ListenerSetup;
 use intercom::Message;
 use metadata::{Image, SecurityProtocol};
 use protocol::create_topics_request::CreatableTopic;

@@ -8,7 +8,7 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 
 /// What was said of each listener, or of each directory, by its number.
 #[derive(Debug, Default)]
-pub(crate) struct Complaints {
+pub struct Complaints {
     by_number: Map<u16, Said>,
 }
 
@@ -21,7 +21,7 @@ struct Said {
 impl Complaints {
     /// Whether there may be a line about this listener or directory now, and then how many were
     /// suppressed since the last one.
-    pub(crate) fn may_say(&mut self, now: Instant, number: u16) -> Option<u64> {
+    pub fn may_say(&mut self, now: Instant, number: u16) -> Option<u64> {
         match self.by_number.get_mut(&number) {
             Some(said) if now.since(said.at) < LINE_EVERY => {
                 said.suppressed += 1;
