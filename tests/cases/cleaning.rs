@@ -8,14 +8,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use blackbox::{Broker, CLUSTER_ID, Running, Target, quick_java, target};
 
 /// While the logs are written nothing is cleaned.
-const NEVER: [(&str, &str); 4] = [("log.cleaner.enable", "false"), EAGER[0], EAGER[1], EAGER[2]];
+pub(crate) const NEVER: [(&str, &str); 4] =
+    [("log.cleaner.enable", "false"), EAGER[0], EAGER[1], EAGER[2]];
 /// Cleaned at once, whatever the ratio.
-const EAGER: [(&str, &str); 3] = [
+pub(crate) const EAGER: [(&str, &str); 3] = [
     ("log.cleaner.backoff.ms", "100"),
     ("log.cleaner.min.cleanable.ratio", "0.0001"),
     ("log.flush.offset.checkpoint.interval.ms", "200"),
 ];
-const CHECKPOINT: &str = "data/cleaner-offset-checkpoint";
+pub(crate) const CHECKPOINT: &str = "data/cleaner-offset-checkpoint";
 
 /// What the clients do.
 #[derive(Clone, Copy)]
@@ -23,7 +24,7 @@ pub(crate) struct Workload {
     seed: u64,
     steps: u32,
     /// In milliseconds since 1970.
-    first: u128,
+    pub(crate) first: u128,
 }
 
 impl Workload {
@@ -32,7 +33,7 @@ impl Workload {
         Workload { seed, steps, first: time.as_millis() }
     }
 
-    fn run(&self, broker: &Broker, word: &str) -> Vec<String> {
+    pub(crate) fn run(&self, broker: &Broker, word: &str) -> Vec<String> {
         let mut command = quick_java("Cleaning");
         command.arg(broker.address()).arg(self.seed.to_string()).arg(self.first.to_string());
         command.arg(self.steps.to_string()).arg(word);
@@ -209,7 +210,7 @@ fn segments(folder: &Path) -> Vec<i64> {
     bases.collect()
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).expect("the folder is there");
     entries.map(|entry| entry.expect("it can be listed").path()).collect()
 }

@@ -24,5 +24,6 @@ mod load;
 mod logs;
 mod perf;
 mod python;
+mod rebuild;
 mod start;
 mod topics;

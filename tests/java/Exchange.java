@@ -82,7 +82,7 @@ public class Exchange {
             topics.add(topic("x-compacted", "cleanup.policy", "compact"));
             topics.add(topic("x-gone"));
             topics.add(topic(TRANSACTIONS, "segment.bytes", "1048576"));
-            admin.createTopics(topics).all().get();
+            create(admin, topics);
         }
         for (String codec : CODECS) {
             send("x-" + codec, codec, 0, 1600);
@@ -149,7 +149,7 @@ public class Exchange {
         send(TRANSACTIONS, "zstd", 5000, 50);
         commit(50);
         try (Admin admin = Admin.create(common())) {
-            admin.createTopics(List.of(topic("x-later"), topic("x-gone"))).all().get();
+            create(admin, List.of(topic("x-later"), topic("x-gone")));
             alter(admin, new ConfigResource(ConfigResource.Type.TOPIC, "x-zstd"),
                 "retention.ms", "-1");
         }
@@ -180,6 +180,17 @@ public class Exchange {
             producer.commitTransaction();
             producer.close();
         }
+    }
+
+    /**
+     * Makes topics and waits until their leaders are there: Kafka may refuse the first batch of a
+     * producer before that and take the second one, and then refuse the first one for good.
+     */
+    static void create(Admin admin, List<NewTopic> topics) throws Exception {
+        admin.createTopics(topics).all().get();
+        Map<TopicPartition, OffsetSpec> ends = new HashMap<>();
+        topics.forEach(topic -> ends.put(new TopicPartition(topic.name(), 0), OffsetSpec.latest()));
+        admin.listOffsets(ends).all().get();
     }
 
     static NewTopic topic(String name, String... configs) {
