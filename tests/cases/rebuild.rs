@@ -17,7 +17,7 @@ use crate::exchange;
 /// Of every topic: more entries are made with it than by default.
 const INTERVAL_BYTES: &str = "200";
 const SEED: u64 = 7;
-const STEPS: u32 = 120;
+const STEPS: u32 = 40;
 const METADATA: &str = "__cluster_metadata-0";
 const EPOCHS: &str = "leader-epoch-checkpoint";
 /// A log whose last segment ends within a batch.
