@@ -148,7 +148,9 @@ impl Quorum {
             tracing::warn!("the quorum stops before its broker has");
         }
         self.clients.close(now, effects);
-        self.raft.resign();
+        let mut outputs = Vec::new();
+        self.raft.resign(now, &mut outputs);
+        self.take_outputs(now, outputs, effects);
         self.stage = Stage::Closing;
         self.life.stop_at = Some(Instant::FAR_FUTURE);
         self.close_store(now, effects);

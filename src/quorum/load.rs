@@ -19,7 +19,7 @@ use metadata::{
     Batch, Controller, Image, Provenance, Resource, SecurityProtocol, Timeline, VersionedRecord,
 };
 use raft::snapshot::{Snapshot, SnapshotId};
-use raft::{ElectionState, Found, VoterEndpoint, control_records};
+use raft::{ElectionState, RaftError};
 use records::Batches;
 
 use crate::shard::{Loading, Quorum, Stage};
@@ -48,13 +48,13 @@ fn refuse_tiered(image: &Image) -> Result<(), Refusal> {
 
 impl Quorum {
     /// Takes what was read, and asks for what comes next.
-    pub(crate) fn load_on(&mut self, event: StoreEvent, effects: &mut Effects<Message>) {
+    pub(crate) fn load_on(&mut self, now: Now, event: StoreEvent, effects: &mut Effects<Message>) {
         let Stage::Loading(mut loading) = std::mem::replace(&mut self.stage, Stage::Over) else {
             panic!("{event:?} after loading")
         };
         match self.load_step(&mut loading, event, effects) {
             Ok(false) => self.stage = Stage::Loading(loading),
-            Ok(true) => self.start_election(*loading, effects),
+            Ok(true) => self.start_election(now, *loading, effects),
             Err(sentence) => {
                 self.stage = Stage::Loading(loading);
                 self.fail(sentence, effects);
@@ -85,7 +85,7 @@ impl Quorum {
                 return Ok(true);
             }
             StoreEvent::Loaded(bytes) => {
-                let next = self.take_batches(loading, bytes)?;
+                let next = self.take_batches(bytes)?;
                 self.store.load_on(next, effects);
                 return Ok(false);
             }
@@ -134,7 +134,8 @@ impl Quorum {
         let records: Result<Vec<_>, _> = snapshot.values.iter().map(decode).collect();
         let records = records.map_err(|error| refuse(&error))?;
         self.snapshot_is_of(id, Some(snapshot.last_contained_ms));
-        self.raft.on_snapshot(snapshot.kraft_version, snapshot.voters.clone());
+        let (size, voters) = (self.snapshots.kept[&id].bytes, snapshot.voters.clone());
+        self.raft.on_snapshot(id, size, snapshot.kraft_version, voters);
         if id == SnapshotId::BOOTSTRAP {
             // These are written to the log, if it is empty; then the log has them.
             loading.bootstrap = records;
@@ -148,7 +149,6 @@ impl Quorum {
                 last_epoch: id.epoch.0,
                 last_timestamp_ms: snapshot.last_contained_ms,
             });
-            loading.last_epoch = id.epoch;
             self.timeline = Timeline::at(image, id.end_offset);
         }
         loading.snapshot = Some((id, snapshot));
@@ -175,7 +175,7 @@ impl Quorum {
     }
 
     /// Applies a part of the log and returns the offset behind it.
-    fn take_batches(&mut self, loading: &mut Loading, bytes: Bytes) -> Result<Offset, Refusal> {
+    fn take_batches(&mut self, bytes: Bytes) -> Result<Offset, Refusal> {
         let folder = self.store.folder().display().to_string();
         let mut next = self.timeline.end_offset();
         let refuse = |offset: Offset, error: &dyn std::fmt::Display| {
@@ -193,12 +193,8 @@ impl Quorum {
                 continue;
             }
             self.store.count(&batch);
-            loading.last_epoch = loading.last_epoch.max(header.leader_epoch);
+            self.raft.on_batch(&batch).map_err(|error| refuse(next, &error))?;
             if header.is_control() {
-                let records = control_records(&batch).map_err(|error| refuse(next, &error))?;
-                for record in &records {
-                    self.raft.on_control_record(record);
-                }
                 self.timeline.skip_to(header.next_offset());
             } else {
                 let mut reader = batch.records(usize::MAX).map_err(|error| refuse(next, &error))?;
@@ -231,28 +227,43 @@ impl Quorum {
         Ok(next)
     }
 
-    fn start_election(&mut self, loading: Loading, effects: &mut Effects<Message>) {
-        let found = Found {
-            election: loading.election.flatten(),
-            end_offset: self.store.offsets().1,
-            last_epoch: loading.last_epoch,
-        };
+    fn start_election(&mut self, now: Now, loading: Loading, effects: &mut Effects<Message>) {
+        let (end, known) = (self.store.offsets().1, self.raft.end_offset());
+        assert_eq!(end, known, "raft has seen the whole log");
         self.stage = Stage::Electing;
         let mut outputs = Vec::new();
-        match self.raft.start(&found, &mut outputs) {
+        let started = self.check_voters().and_then(|()| {
+            let started = self.raft.start(now, loading.election.flatten(), &mut outputs);
+            started.map_err(|error| error.to_string())
+        });
+        match started {
             Ok(()) => {
                 self.controller.quorum_nodes = self.raft.voters().ids();
                 self.life.bootstrap = loading.bootstrap;
-                for output in outputs {
-                    let raft::Output::WriteElection(state, written) = output else {
-                        panic!("an election begins with {output:?}")
-                    };
-                    self.life.election_written = Some(written);
-                    let text = self.raft.election_text(state);
-                    self.store.write_election(text, effects);
-                }
+                self.take_outputs(now, outputs, effects);
             }
             Err(error) => self.fail(format!("This node cannot start: {error}"), effects),
+        }
+    }
+
+    /// This shard has no way to other nodes yet, so that it can only be the one voter.
+    fn check_voters(&self) -> Result<(), Refusal> {
+        let (voters, own) = (self.raft.voters(), self.params.directory_id);
+        if voters.is_empty() {
+            return Err(RaftError::NoVoters.to_string());
+        }
+        if !self.raft.is_voter() {
+            let keys: Vec<_> = voters.iter().map(|voter| voter.key).collect();
+            return Err(format!(
+                "node {} with the directory {own} is not a voter of the quorum {keys:?}",
+                self.node()
+            ));
+        }
+        match voters.len() {
+            1 => Ok(()),
+            several => Err(format!(
+                "the quorum has {several} voters, and only one of a single voter can be led so far"
+            )),
         }
     }
 
@@ -275,27 +286,9 @@ impl Quorum {
         let registration =
             controller::register_controller(self.timeline.applied(), &self.own_controller());
         let activated = self.propose(now, &registration.records);
-        self.say_own_endpoints(now);
         self.stage = Stage::Leading { activated };
         self.start_no_ops(now);
         self.start_snapshots(now, effects);
-    }
-
-    fn say_own_endpoints(&mut self, now: Now) {
-        let listeners = self.params.config.advertised_controller_listeners.iter();
-        let endpoints = listeners.map(|listener| VoterEndpoint {
-            listener: listener.name.as_str().into(),
-            host: listener.host.as_str().into(),
-            port: listener.port,
-        });
-        let endpoints: Vec<VoterEndpoint> = endpoints.collect();
-        let mut outputs = Vec::new();
-        self.raft.update_own_endpoints(now.wall_ms, &endpoints, &mut outputs);
-        for output in outputs {
-            let raft::Output::Append(batch) = output else { panic!("it leads to {output:?}") };
-            self.timeline.skip_to(batch.header().next_offset());
-            self.store.append(now, &batch);
-        }
     }
 
     fn own_controller(&self) -> Controller {

@@ -30,7 +30,7 @@ impl Quorum {
         let mut outputs = Vec::new();
         let base_offset = self
             .raft
-            .append(now.wall_ms, &values, &mut outputs)
+            .append(now, &values, &mut outputs)
             .expect("proposals are made by the leader only");
         let batch = Batch {
             base_offset,
@@ -88,6 +88,16 @@ impl Quorum {
                 }
                 Output::Leading(_) => self.activate(now, effects),
                 Output::HighWatermark(offset) => self.commit(now, offset, effects),
+                Output::Following { epoch, .. } => {
+                    tracing::debug!(epoch = epoch.0, "this node does not lead the quorum");
+                }
+                Output::Truncate(_)
+                | Output::Send { .. }
+                | Output::Reply { .. }
+                | Output::SnapshotPart { .. }
+                | Output::InstallSnapshot(_) => {
+                    panic!("a quorum of one voter leads to {output:?}")
+                }
             }
         }
     }
@@ -225,13 +235,13 @@ impl Quorum {
                 let written = self.life.election_written.take().expect("it was handed out");
                 let mut outputs = Vec::new();
                 if matches!(self.stage, Stage::Electing) {
-                    self.raft.on_election_written(now.wall_ms, written, &mut outputs);
+                    self.raft.on_election_written(now, written, &mut outputs);
                 }
                 self.take_outputs(now, outputs, effects);
             }
             StoreEvent::Synced(offset) => {
                 let mut outputs = Vec::new();
-                self.raft.on_synced(offset, &mut outputs);
+                self.raft.on_synced(now, offset, &mut outputs);
                 self.take_outputs(now, outputs, effects);
             }
             StoreEvent::Closed => {
@@ -247,7 +257,7 @@ impl Quorum {
             | StoreEvent::Loaded(_) => {
                 // A node that is stopped while it loads has no use for the rest.
                 if matches!(self.stage, Stage::Loading(_)) {
-                    self.load_on(event, effects);
+                    self.load_on(now, event, effects);
                 }
             }
         }

@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use base::{Duration, Instant, LeaderEpoch, NodeId, Now, Offset, Random, ShardId, Token, Uuid};
+use base::{Duration, Instant, NodeId, Now, Offset, Random, ShardId, Token, Uuid};
 use commitlog::LogConfig;
 use config::BrokerConfig;
 use intercom::{ListenerSetup, QuorumReply, QuorumRequest};
 use metadata::{Image, Timeline, VersionedRecord};
 use raft::snapshot::{Snapshot, SnapshotId};
-use raft::{ElectionState, ElectionWritten, Raft, ReplicaKey, Voter, VoterEndpoint, VoterSet};
+use raft::{
+    ElectionState, ElectionWritten, Raft, ReplicaKey, Timing, Voter, VoterEndpoint, VoterSet,
+};
 
 use crate::clients::Clients;
 use crate::owners::Owners;
@@ -117,7 +119,6 @@ impl Quorum {
         let config = &params.config;
         let node = config.node_id;
         let voters = static_voters(config);
-        let replica = ReplicaKey { id: node, directory: params.directory_id };
         let controller = controller::Params {
             cluster_id: params.cluster_id.clone(),
             node,
@@ -126,6 +127,14 @@ impl Quorum {
         };
         let folder = params.directory.join(format!("{}-0", controller::METADATA_TOPIC));
         let mut random = params.random.fork("quorum");
+        let raft = Raft::new(raft::Params {
+            own: own_voter(config, params.directory_id),
+            cluster_id: params.cluster_id.as_str().into(),
+            configured_voters: voters,
+            bootstrap_servers: config.quorum_bootstrap_servers.len(),
+            timing: Timing::default(),
+            random: params.random.fork("raft"),
+        });
         let life = Life::new(&mut random);
         Self {
             controller,
@@ -136,7 +145,7 @@ impl Quorum {
             ),
             store: Store::new(folder, log_config(config)),
             snapshots: Snapshots::new(&config.simple),
-            raft: Raft::new(replica, voters),
+            raft,
             timeline: Timeline::default(),
             stage: Stage::Loading(Box::default()),
             life,
@@ -169,8 +178,6 @@ pub(crate) struct Loading {
     pub(crate) log_is_open: bool,
     /// The records that an empty log begins with.
     pub(crate) bootstrap: Vec<VersionedRecord>,
-    /// The newest epoch that wrote something.
-    pub(crate) last_epoch: LeaderEpoch,
 }
 
 /// What the shard knows of its own life and of its broker's.
@@ -221,6 +228,21 @@ impl Life {
 
     pub(crate) fn next_timer(&self) -> Instant {
         self.stop_at.unwrap_or(Instant::FAR_FUTURE)
+    }
+}
+
+/// This node, as a voter of its quorum.
+fn own_voter(config: &BrokerConfig, directory: Uuid) -> Voter {
+    let listeners = config.advertised_controller_listeners.iter();
+    let endpoints = listeners.map(|listener| VoterEndpoint {
+        listener: listener.name.as_str().into(),
+        host: listener.host.as_str().into(),
+        port: listener.port,
+    });
+    Voter {
+        key: ReplicaKey { id: config.node_id, directory },
+        endpoints: endpoints.collect(),
+        kraft_versions: (0, 1),
     }
 }
 

@@ -78,14 +78,14 @@ impl Writing {
     pub(crate) fn begin(
         id: SnapshotId,
         image: Arc<Image>,
-        (kraft_version, voters): (i16, &VoterSet),
+        (kraft_version, voters): (i16, Option<&VoterSet>),
         file: FileRef,
         now_ms: i64,
     ) -> (Self, Vec<Bytes>) {
         let head = Snapshot {
             last_contained_ms: image.provenance().last_timestamp_ms,
             kraft_version,
-            voters: (kraft_version > 0).then(|| voters.clone()),
+            voters: voters.filter(|_| kraft_version > 0).cloned(),
             values: Vec::new(),
         };
         let mut writer = SnapshotWriter::new(id.epoch, now_ms);

@@ -85,7 +85,7 @@ impl Quorum {
         self.snapshots.wind_up(now);
         let name = format!("{}{UNFINISHED}", id.file_name());
         let file = FileRef::new(self.store.folder().join(name));
-        let quorum = (self.raft.kraft_version(), self.raft.voters());
+        let quorum = self.raft.voters_before(id.end_offset);
         let (writing, parts) = Writing::begin(id, image, quorum, file.clone(), now.wall_ms);
         self.snapshots.writing = Some(writing);
         let empty = FileEffect::Truncate { token: SnapshotStep::Emptied, file, length: 0 };
@@ -138,6 +138,7 @@ impl Quorum {
                 let Writing { id, bytes, last_contained_ms, .. } = *writing;
                 self.snapshots.writing = None;
                 self.snapshots.keep(id, bytes, Some(last_contained_ms));
+                self.raft.keep_snapshot(id, bytes);
                 tracing::info!(snapshot = id.file_name(), bytes, "the metadata are in a snapshot");
                 self.clean_snapshots(now, effects);
             }
@@ -168,6 +169,7 @@ impl Quorum {
     fn clean_snapshots(&mut self, now: Now, effects: &mut Effects<Message>) {
         while let Some(id) = self.snapshots.surplus(now, self.store.log_bytes()) {
             self.snapshots.kept.remove(&id);
+            self.raft.drop_snapshot(id);
             let (first, _) = self.snapshots.kept.first_key_value().expect("one stays");
             self.store.begin_log_at(now, first.end_offset, effects);
             self.remove_file(FileRef::new(self.store.folder().join(id.file_name())), effects);

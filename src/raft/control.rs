@@ -95,44 +95,55 @@ fn version_of(value: &[u8]) -> i16 {
     value.first_chunk().map_or(0, |bytes| i16::from_be_bytes(*bytes))
 }
 
-/// The first batch of a leader: that it leads, and who votes, where the log does not say yet.
-pub(crate) fn leader_change(
-    base_offset: Offset,
-    epoch: LeaderEpoch,
-    now_ms: i64,
-    leader: NodeId,
-    voters: &VoterSet,
-    kraft_version: Option<i16>,
-) -> Batch {
-    let names = |ids: Vec<NodeId>| {
+/// What the first batch of a leader says.
+pub(crate) struct EpochBegins<'a> {
+    pub(crate) base_offset: Offset,
+    pub(crate) epoch: LeaderEpoch,
+    /// Milliseconds since 1970.
+    pub(crate) now_ms: i64,
+    pub(crate) leader: NodeId,
+    pub(crate) voters: &'a VoterSet,
+    /// Who has voted for it.
+    pub(crate) granting: Vec<NodeId>,
+}
+
+/// The first batch of a leader: that it leads, and who votes, where there is something new to say.
+pub(crate) fn leader_change(begins: &EpochBegins, news: Option<(i16, &VoterSet)>) -> Batch {
+    let names = |ids: &[NodeId]| {
         let name = |id: &NodeId| VoterName { voter_id: id.0, ..VoterName::default() };
         ids.iter().map(name).collect()
     };
     let message = LeaderChangeMessage {
-        leader_id: leader.0,
-        voters: names(voters.ids()),
-        granting_voters: names(vec![leader]),
+        leader_id: begins.leader.0,
+        voters: names(&begins.voters.ids()),
+        granting_voters: names(&begins.granting),
         ..LeaderChangeMessage::default()
     };
-    let mut builder =
-        BatchBuilder::new(base_offset, Compression::None).leader_epoch(epoch).control();
-    append(&mut builder, now_ms, ControlType::LeaderChange, &message);
-    if let Some(kraft_version) = kraft_version {
-        append_kraft_version(&mut builder, now_ms, kraft_version);
-        append(&mut builder, now_ms, ControlType::KraftVoters, &voters.to_record());
+    let mut builder = BatchBuilder::new(begins.base_offset, Compression::None)
+        .leader_epoch(begins.epoch)
+        .control();
+    append(&mut builder, begins.now_ms, ControlType::LeaderChange, &message);
+    if let Some((kraft_version, voters)) = news {
+        append_kraft_version(&mut builder, begins.now_ms, kraft_version);
+        append(&mut builder, begins.now_ms, ControlType::KraftVoters, &voters.to_record());
     }
     builder.build()
 }
 
-/// A batch that says who votes from here on.
+/// A batch that says who votes from here on, and by which new version of the protocol if there is
+/// one.
 pub(crate) fn voters_change(
     base_offset: Offset,
     epoch: LeaderEpoch,
     now_ms: i64,
+    kraft_version: Option<i16>,
     voters: &VoterSet,
 ) -> Batch {
     let mut builder =
         BatchBuilder::new(base_offset, Compression::None).leader_epoch(epoch).control();
+    if let Some(kraft_version) = kraft_version {
+        append_kraft_version(&mut builder, now_ms, kraft_version);
+    }
     append(&mut builder, now_ms, ControlType::KraftVoters, &voters.to_record());
     builder.build()
 }

@@ -1,8 +1,8 @@
 //! The quorum's formats against files of Apache Kafka 4.4.0, and its only voter's way to lead.
 
-use base::{LeaderEpoch, NodeId, Offset, Uuid};
+use base::{Instant, LeaderEpoch, NodeId, Now, Offset, Random, Uuid};
 use bytes::Bytes;
-use records::Batches;
+use records::{Batch, BatchBuilder, Batches, Compression, NewRecord};
 
 use super::snapshot::{Snapshot, SnapshotError, SnapshotId};
 use super::*;
@@ -87,17 +87,50 @@ fn snapshots_have_the_names_of_kafka() {
     }
 }
 
+fn endpoint(port: u16) -> Vec<VoterEndpoint> {
+    vec![VoterEndpoint { listener: "CONTROLLER".into(), host: "127.0.0.1".into(), port }]
+}
+
+/// Where the node of `STANDALONE` is reached.
+const PORT: u16 = 29_493;
+
+fn new(port: u16, configured_voters: VoterSet) -> Raft {
+    Raft::new(Params {
+        own: Voter { key: replica(), endpoints: endpoint(port), kraft_versions: (0, 1) },
+        cluster_id: "cluster".into(),
+        configured_voters,
+        bootstrap_servers: 0,
+        timing: Timing::default(),
+        random: Random::new(1),
+    })
+}
+
 /// A replica that has read the bootstrap snapshot.
-fn formatted() -> Raft {
-    let mut raft = Raft::new(replica(), VoterSet::default());
+fn formatted(port: u16) -> Raft {
+    let mut raft = new(port, VoterSet::default());
     let snapshot = Snapshot::of_bytes(Bytes::from_static(STANDALONE)).expect("can be read");
-    raft.on_snapshot(snapshot.kraft_version, snapshot.voters);
+    let bytes = STANDALONE.len() as u64;
+    raft.on_snapshot(SnapshotId::BOOTSTRAP, bytes, snapshot.kraft_version, snapshot.voters);
     raft
 }
 
-fn found(election: Option<ElectionState>, end_offset: i64, last_epoch: i32) -> Found {
-    let (end_offset, last_epoch) = (Offset(end_offset), LeaderEpoch(last_epoch));
-    Found { election, end_offset, last_epoch }
+fn at(wall_ms: i64) -> Now {
+    Now { mono: Instant::ZERO, wall_ms }
+}
+
+/// A batch of another leader, with the offsets up to `end`.
+fn batch(base: i64, end: i64, epoch: i32) -> Batch {
+    let mut builder = BatchBuilder::new(Offset(base), Compression::None);
+    builder = builder.leader_epoch(LeaderEpoch(epoch));
+    for _ in base..end {
+        builder.append(&NewRecord { value: Some(b"x"), ..NewRecord::default() });
+    }
+    builder.build()
+}
+
+fn first_batch(out: &[Output]) -> Batch {
+    let mut batches = Batches::new(appended(out));
+    batches.next().expect("there is one").expect("is a batch")
 }
 
 fn appended(out: &[Output]) -> Bytes {
@@ -116,9 +149,10 @@ fn the_first_epoch_has_the_bytes_of_kafka() {
         .map(|batch| batch.expect("is a batch"))
         .collect();
     let [leader_change, bootstrap] = &batches[..] else { panic!("there are two") };
-    let mut raft = formatted();
+    let mut raft = formatted(PORT);
     let mut out = Vec::new();
-    raft.start(&found(None, 0, 0), &mut out).expect("it is the only voter");
+    let now = at(leader_change.header().base_timestamp);
+    raft.start(now, None, &mut out).expect("it is the only voter");
     let [Output::WriteElection(state, written)] = out[..] else { panic!("{out:?}") };
     assert_eq!(
         raft.election_text(state),
@@ -126,10 +160,10 @@ fn the_first_epoch_has_the_bytes_of_kafka() {
          \"votedDirectoryId\":\"AAAAAAAAAAAAAAAAAAAAAA\",\"data_version\":1}"
     );
     assert!(!raft.is_leader(), "an epoch is led only when its claim is durable");
-    assert_eq!(raft.append(0, &[Bytes::new()], &mut out), Err(NotLeader));
+    assert_eq!(raft.append(now, &[Bytes::new()], &mut out), Err(NotLeader));
 
     out.clear();
-    raft.on_election_written(leader_change.header().base_timestamp, written, &mut out);
+    raft.on_election_written(now, written, &mut out);
     assert_eq!(&appended(&out), leader_change.bytes());
     assert_eq!(out.last(), Some(&Output::Leading(LeaderEpoch(1))));
 
@@ -139,88 +173,91 @@ fn the_first_epoch_has_the_bytes_of_kafka() {
         values.push(Bytes::copy_from_slice(record.value.expect("has a value")));
     }
     out.clear();
-    let base = raft.append(bootstrap.header().base_timestamp, &values, &mut out);
+    let base = raft.append(at(bootstrap.header().base_timestamp), &values, &mut out);
     assert_eq!(base, Ok(Offset(3)));
     assert_eq!(&appended(&out), bootstrap.bytes());
 }
 
-#[test]
-fn what_is_durable_is_committed_from_the_epochs_first_record_on() {
-    let mut raft = formatted();
-    let mut out = Vec::new();
+/// A voter whose log has ten records of epoch 4, which it led.
+fn led_before(mut raft: Raft, out: &mut Vec<Output>) -> (Raft, ElectionWritten) {
+    raft.on_batch(&batch(0, 10, 4)).expect("can be read");
     let before = ElectionState { epoch: LeaderEpoch(4), leader: NODE, voted: None };
-    raft.start(&found(Some(before), 10, 4), &mut out).expect("it is the only voter");
+    raft.start(at(0), Some(before), out).expect("it is the only voter");
     let [Output::WriteElection(state, written)] = out[..] else { panic!("{out:?}") };
     assert_eq!(state.epoch, LeaderEpoch(5));
-    raft.on_election_written(0, written, &mut out);
     out.clear();
-    raft.on_synced(Offset(10), &mut out);
+    (raft, written)
+}
+
+#[test]
+fn what_is_durable_is_committed_from_the_epochs_first_record_on() {
+    let mut out = Vec::new();
+    let (mut raft, written) = led_before(formatted(PORT), &mut out);
+    raft.on_election_written(at(0), written, &mut out);
+    out.clear();
+    raft.on_synced(at(0), Offset(10), &mut out);
     assert_eq!(out, [], "what others wrote is not committed by itself");
     assert_eq!(raft.high_watermark(), None);
-    raft.on_synced(Offset(13), &mut out);
-    raft.on_synced(Offset(12), &mut out);
+    raft.on_synced(at(0), Offset(13), &mut out);
+    raft.on_synced(at(0), Offset(12), &mut out);
     assert_eq!(out, [Output::HighWatermark(Offset(13))]);
-    raft.resign();
-    assert_eq!(raft.append(0, &[Bytes::new()], &mut out), Err(NotLeader));
+    raft.resign(at(0), &mut out);
+    assert_eq!(raft.append(at(0), &[Bytes::new()], &mut out), Err(NotLeader));
 }
 
 #[test]
 fn voters_are_said_once_in_the_log() {
-    let mut raft = formatted();
-    let batch = Batches::new(Bytes::from_static(FIRST_BATCHES)).next().expect("there is one");
-    for record in control_records(&batch.expect("is a batch")).expect("can be read") {
-        raft.on_control_record(&record);
+    let mut raft = formatted(PORT);
+    for batch in Batches::new(Bytes::from_static(FIRST_BATCHES)) {
+        raft.on_batch(&batch.expect("is a batch")).expect("can be read");
     }
     let mut out = Vec::new();
     let election = ElectionState { epoch: LeaderEpoch(1), leader: NODE, voted: None };
-    raft.start(&found(Some(election), 12, 1), &mut out).expect("it is the only voter");
+    raft.start(at(0), Some(election), &mut out).expect("it is the only voter");
     let [Output::WriteElection(_, written)] = out[..] else { panic!("{out:?}") };
-    raft.on_election_written(0, written, &mut out);
-    let Some(Output::Append(batch)) = out.get(1) else { panic!("{out:?}") };
-    assert_eq!(batch.header().record_count, 1);
+    out.clear();
+    raft.on_election_written(at(0), written, &mut out);
+    assert_eq!(first_batch(&out).header().record_count, 1);
 }
 
 #[test]
-fn who_cannot_lead_is_told_why() {
+fn who_cannot_take_part_is_told_why() {
     let voter = |id: i32, directory| Voter {
         key: ReplicaKey { id: NodeId(id), directory },
         endpoints: Vec::new(),
         kraft_versions: (0, 1),
     };
     let other = Uuid([7; 16]);
-    let start = |voters: Vec<Voter>, found: &Found| {
-        let mut raft = Raft::new(replica(), VoterSet::default());
-        raft.on_snapshot(1, Some(VoterSet::new(voters)));
-        raft.start(found, &mut Vec::new()).expect_err("it cannot lead").to_string()
+    let start = |voters: Vec<Voter>, batches: &[Batch]| {
+        let mut raft = new(PORT, VoterSet::default());
+        raft.on_snapshot(SnapshotId::BOOTSTRAP, 0, 1, Some(VoterSet::new(voters)));
+        for batch in batches {
+            raft.on_batch(batch).expect("can be read");
+        }
+        raft.start(at(0), None, &mut Vec::new()).map(|()| raft)
     };
-    let fresh = found(None, 0, 0);
-    assert!(start(vec![], &fresh).starts_with("the quorum has no voters"));
-    assert!(start(vec![voter(2, other)], &fresh).contains("is not a voter"));
-    assert!(start(vec![voter(1, other)], &fresh).contains("is not a voter"));
-    assert!(
-        start(vec![voter(1, replica().directory), voter(2, other)], &fresh).contains("2 voters")
-    );
-    assert!(start(vec![voter(1, replica().directory)], &found(None, 9, 3)).contains("epoch 3"));
-    let mut raft = Raft::new(replica(), VoterSet::new(vec![voter(1, other)]));
-    assert_eq!(raft.start(&fresh, &mut Vec::new()), Ok(()), "static voters have no directories");
+    let refused = |result: Result<Raft, RaftError>| result.expect_err("it cannot").to_string();
+    let log = [batch(0, 9, 3)];
+    let own = voter(1, replica().directory);
+    assert!(refused(start(vec![], &[])).starts_with("the quorum has no voters"));
+    assert!(refused(start(vec![own.clone()], &log)).contains("epoch 3"));
+    let observer = start(vec![voter(1, other)], &log).expect("an observer gives no votes");
+    assert_eq!((observer.is_voter(), observer.election().epoch), (false, LeaderEpoch(3)));
+    let several = start(vec![own, voter(2, other)], &[]).expect("it may be one of two");
+    assert_eq!((several.is_voter(), several.is_leader()), (true, false));
+    let mut raft = new(PORT, VoterSet::new(vec![voter(1, other)]));
+    assert_eq!(raft.start(at(0), None, &mut Vec::new()), Ok(()));
+    assert!(raft.is_voter(), "configured voters have no directories");
 }
 
 #[test]
 fn a_voter_says_where_it_is_reached_now() {
-    let mut raft = formatted();
     let mut out = Vec::new();
-    raft.start(&found(None, 0, 0), &mut out).expect("it is the only voter");
-    let [Output::WriteElection(_, written)] = out[..] else { panic!("{out:?}") };
-    raft.on_election_written(0, written, &mut out);
-    out.clear();
-    let endpoint =
-        |port| [VoterEndpoint { listener: "CONTROLLER".into(), host: "127.0.0.1".into(), port }];
-    raft.update_own_endpoints(0, &endpoint(29_493), &mut out);
-    assert_eq!(out, [], "the snapshot says so already");
-    raft.update_own_endpoints(0, &endpoint(9), &mut out);
-    let [Output::Append(batch)] = &out[..] else { panic!("{out:?}") };
-    assert_eq!(batch.header().base_offset, Offset(3));
-    let Some(ControlRecord::Voters(voters)) = control_records(batch).expect("can be read").pop()
+    let (mut raft, written) = led_before(formatted(9), &mut out);
+    raft.on_election_written(at(0), written, &mut out);
+    let batch = first_batch(&out);
+    assert_eq!((batch.header().base_offset, batch.header().record_count), (Offset(10), 3));
+    let Some(ControlRecord::Voters(voters)) = control_records(&batch).expect("can be read").pop()
     else {
         panic!("the batch names the voters")
     };

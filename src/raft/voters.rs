@@ -30,6 +30,19 @@ pub struct Voter {
     pub kraft_versions: (i16, i16),
 }
 
+impl Voter {
+    /// Whether `replica` is this voter. One without a directory is meant whatever that is.
+    pub(crate) fn is(&self, replica: ReplicaKey) -> bool {
+        let own = self.key;
+        own.id == replica.id && (own.directory.is_zero() || own.directory == replica.directory)
+    }
+
+    /// Whether it can do a version of `kraft.version`.
+    pub(crate) fn supports(&self, kraft_version: i16) -> bool {
+        (self.kraft_versions.0..=self.kraft_versions.1).contains(&kraft_version)
+    }
+}
+
 /// The voters of a quorum, in order of their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct VoterSet(Vec<Voter>);
@@ -58,10 +71,7 @@ impl VoterSet {
 
     /// Whether `replica` votes. A voter without a directory is meant whatever its directory is.
     pub fn contains(&self, replica: ReplicaKey) -> bool {
-        self.0.iter().any(|voter| {
-            voter.key.id == replica.id
-                && (voter.key.directory.is_zero() || voter.key.directory == replica.directory)
-        })
+        self.0.iter().any(|voter| voter.is(replica))
     }
 
     /// The voters' nodes.
@@ -69,21 +79,30 @@ impl VoterSet {
         self.0.iter().map(|voter| voter.key.id).collect()
     }
 
-    /// Says where `replica` is reached from now on. False where it does not vote, or where that is
-    /// known already.
-    pub(crate) fn set_endpoints(
-        &mut self,
-        replica: ReplicaKey,
-        endpoints: &[VoterEndpoint],
-    ) -> bool {
-        let own = self.0.iter_mut().find(|voter| voter.key == replica);
-        match own {
-            Some(voter) if voter.endpoints != endpoints => {
-                voter.endpoints = endpoints.to_vec();
-                true
-            }
-            _ => false,
-        }
+    /// The voter of this number.
+    pub fn get(&self, id: NodeId) -> Option<&Voter> {
+        self.0.iter().find(|voter| voter.key.id == id)
+    }
+
+    /// With one more voter.
+    #[must_use]
+    pub(crate) fn with(&self, voter: Voter) -> Self {
+        assert!(self.get(voter.key.id).is_none(), "{:?} votes already", voter.key);
+        Self::new(self.0.iter().cloned().chain([voter]).collect())
+    }
+
+    /// Without a voter; none if it does not vote, or if nobody would be left.
+    pub(crate) fn without(&self, replica: ReplicaKey) -> Option<Self> {
+        let left: Vec<_> = self.0.iter().filter(|voter| voter.key != replica).cloned().collect();
+        (left.len() + 1 == self.0.len() && !left.is_empty()).then(|| Self::new(left))
+    }
+
+    /// With what a voter says of itself; none if it does not vote.
+    pub(crate) fn updated(&self, voter: &Voter) -> Option<Self> {
+        let mut voters = self.0.clone();
+        let own = voters.iter_mut().find(|own| own.is(voter.key))?;
+        own.clone_from(voter);
+        Some(Self::new(voters))
     }
 
     /// The voters that a control record names.
