@@ -13,6 +13,8 @@ mod leader;
 mod prospective;
 mod requests;
 mod resigned;
+#[cfg(test)]
+mod tests;
 mod transitions;
 mod unattached;
 mod votes;
@@ -448,7 +450,7 @@ impl Raft {
         Known {
             epoch: self.epoch,
             leader: leader.map(|leader| leader.id),
-            endpoints: leader.map_or_else(Vec::new, |leader| self.endpoints_of(leader.id).to_vec()),
+            endpoints: leader.map_or(&[][..], |leader| self.endpoints_of(leader.id)).to_vec(),
         }
     }
 

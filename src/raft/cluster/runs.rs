@@ -21,8 +21,8 @@ impl Drop for Named {
 
 /// `RAFT_SEEDS=A..B` runs others than the usual ones.
 fn seeds() -> std::ops::Range<u64> {
-    let wanted = std::env::var("RAFT_SEEDS").unwrap_or_else(|_| "0..300".to_owned());
-    let (from, to) = wanted.split_once("..").expect("RAFT_SEEDS is a range, like 0..300");
+    let wanted = std::env::var("RAFT_SEEDS").unwrap_or_else(|_| "0..200".to_owned());
+    let (from, to) = wanted.split_once("..").expect("RAFT_SEEDS is a range, like 0..200");
     from.parse().expect("is a number")..to.parse().expect("is a number")
 }
 

@@ -106,9 +106,9 @@ impl Raft {
             _ => now.mono + self.election_timeout(),
         };
         let voted = if epoch == self.epoch { self.voted() } else { None };
+        let before = self.election();
         self.set_role(epoch, Role::Unattached(Unattached { leader, voted, election_at }));
-        self.write_election();
-        self.tell_leader();
+        self.tell_if_changed(before);
     }
 
     /// Gives its vote of this epoch to a candidate.
@@ -180,6 +180,10 @@ impl Raft {
         let before = self.election();
         let role = Follower::new(leader, voted, fetch_until, fetch_until);
         self.set_role(epoch, Role::Follower(role));
+        self.tell_if_changed(before);
+    }
+
+    fn tell_if_changed(&mut self, before: ElectionState) {
         if self.election() != before {
             self.write_election();
             self.tell_leader();
