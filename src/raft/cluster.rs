@@ -455,6 +455,9 @@ impl Cluster {
                 }
             }
         }
+        if let Some(wrong) = self.nodes[node].disk.wrong.take() {
+            self.checks.fail(wrong);
+        }
         self.wind(node);
     }
 

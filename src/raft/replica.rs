@@ -399,8 +399,8 @@ impl Raft {
         self.log.end().epoch
     }
 
-    /// Everything below it is committed; nothing where that is not known. What was appended below it
-    /// may still wait to be handed out: [`Output::HighWatermark`] says when it was.
+    /// Everything below it is committed; nothing where that is not known. What was appended below
+    /// it may still wait to be handed out: [`Output::HighWatermark`] says when it was.
     pub fn high_watermark(&self) -> Option<Offset> {
         self.high_watermark
     }

@@ -61,7 +61,7 @@ impl Raft {
         endpoints: &[VoterEndpoint],
         ack_when_committed: bool,
     ) {
-        if let Err(refusal) = self.check_change(voter, endpoints) {
+        if let Err(refusal) = self.check_change(voter, Some(endpoints)) {
             return self.reply(id, Err(refusal));
         }
         if self.voters().get(voter.id).is_some() {
@@ -107,7 +107,7 @@ impl Raft {
     }
 
     pub(super) fn on_remove_voter(&mut self, now: Now, id: RequestId, voter: ReplicaKey) {
-        if let Err(refusal) = self.check_change(voter, &[]) {
+        if let Err(refusal) = self.check_change(voter, None) {
             return self.reply(id, Err(refusal));
         }
         let Some(voters) = self.voters().without(voter) else {
@@ -151,7 +151,7 @@ impl Raft {
             }
             return self.describe_voter(voter);
         }
-        self.check_change(voter.key, &voter.endpoints)?;
+        self.check_change(voter.key, Some(&voter.endpoints))?;
         if !voter.supports(self.kraft_version()) {
             return Err(Refusal::InvalidRequest);
         }
@@ -232,17 +232,21 @@ impl Raft {
     }
 
     /// What every change of the voters needs.
-    fn check_change(&self, voter: ReplicaKey, endpoints: &[VoterEndpoint]) -> Result<(), Refusal> {
+    fn check_change(
+        &self,
+        voter: ReplicaKey,
+        endpoints: Option<&[VoterEndpoint]>,
+    ) -> Result<(), Refusal> {
         self.check_leader_request(self.epoch)?;
-        let names_no_listener = !endpoints.is_empty() && !self.names_listener(endpoints);
-        if voter.id.0 < 0 || voter.directory.is_zero() || names_no_listener {
+        let can_be_reached = endpoints.is_none_or(|endpoints| self.names_listener(endpoints));
+        if voter.id.0 < 0 || voter.directory.is_zero() || !can_be_reached {
             return Err(Refusal::InvalidRequest);
         }
         self.check_no_change()?;
         if self.kraft_version() == 0 {
             return Err(Refusal::UnsupportedVersion);
         }
-        let high_watermark = self.high_watermark_or_none().ok_or(Refusal::RequestTimedOut)?;
+        let high_watermark = self.established_high_watermark().ok_or(Refusal::RequestTimedOut)?;
         match self.voters.voters_offset() {
             Some(offset) if offset < high_watermark => Ok(()),
             _ => Err(Refusal::RequestTimedOut),
@@ -256,13 +260,13 @@ impl Raft {
             Role::Leader(leader) if leader.change.is_none() => {}
             _ => return Err(Refusal::RequestTimedOut),
         }
-        self.high_watermark_or_none().map(|_| ()).ok_or(Refusal::RequestTimedOut)
+        self.established_high_watermark().map(|_| ()).ok_or(Refusal::RequestTimedOut)
     }
 
     /// Whether a voter is reached by the listener that this quorum uses.
     fn names_listener(&self, endpoints: &[VoterEndpoint]) -> bool {
         let own = self.own.endpoints.first().map(|endpoint| &endpoint.listener);
-        own.is_none_or(|own| endpoints.iter().any(|endpoint| endpoint.listener == *own))
+        endpoints.iter().any(|endpoint| own.is_none_or(|own| endpoint.listener == *own))
     }
 
     /// Appends a record of the voters and returns its offset.

@@ -49,7 +49,7 @@ impl Raft {
         if let Role::Follower(role) = &mut self.role
             && role.leader.id == leader_id
         {
-            role.leave_at(now.mono + wait);
+            role.leave_at(now.mono + wait, false);
         }
         self.reply(id, Ok(ReplyBody::EndQuorumEpoch));
     }

@@ -1,6 +1,6 @@
 //! What a leader answers to those that fetch its log or a snapshot.
 
-use base::{Duration, Instant, LeaderEpoch, Now, Offset};
+use base::{Duration, Instant, LeaderEpoch, Now};
 
 use super::{Raft, Role};
 use crate::election::ReplicaKey;
@@ -104,10 +104,5 @@ impl Raft {
         let bytes_max = u32::try_from(bytes_max).unwrap_or(0);
         let content = SnapshotContent::UpTo(bytes_max);
         self.reply(id, Ok(ReplyBody::FetchSnapshot { id: snapshot, size, position, content }));
-    }
-
-    /// A leader that has committed its own removal has done all it had to.
-    pub(super) fn high_watermark_or_none(&self) -> Option<Offset> {
-        self.established_high_watermark()
     }
 }

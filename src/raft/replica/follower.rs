@@ -35,7 +35,9 @@ pub(crate) struct Follower {
     /// Whether the leader has answered a Fetch.
     has_fetched: bool,
     /// Whether the leader has let go, or cannot be reached.
-    pub(super) has_left: bool,
+    has_left: bool,
+    /// Whether it is the latter: then it cannot vote either.
+    is_gone: bool,
     /// The snapshot that is being fetched, and how much of it is there.
     fetching: Option<(SnapshotId, u64)>,
     /// When it looks next whether the leader has to be told what is true of this voter.
@@ -57,6 +59,7 @@ impl Follower {
             fetch_until,
             has_fetched: false,
             has_left: false,
+            is_gone: false,
             fetching: None,
             update_at,
             has_updated: false,
@@ -68,15 +71,21 @@ impl Follower {
         !self.has_fetched || self.has_left
     }
 
-    /// The leader has gone: it is waited for only until `at`.
-    pub(super) fn leave_at(&mut self, at: Instant) {
+    /// The leader has let go, or has gone: it is waited for only until `at`.
+    pub(super) fn leave_at(&mut self, at: Instant, is_gone: bool) {
         self.has_left = true;
+        self.is_gone |= is_gone;
         self.fetch_until = self.fetch_until.min(at);
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone
     }
 
     pub(super) fn heard_from_leader(&mut self, fetch_until: Instant) {
         self.has_fetched = true;
         self.has_left = false;
+        self.is_gone = false;
         self.fetch_until = fetch_until;
     }
 
@@ -95,8 +104,8 @@ impl Raft {
         let Role::Follower(role) = &mut self.role else { return false };
         if is_due(role.fetch_until, now) {
             if may_stand {
-                let has_left = role.has_left;
-                self.become_prospective(now, has_left);
+                let is_gone = role.is_gone;
+                self.become_prospective(now, is_gone);
                 return true;
             }
             // It goes on asking: whoever answers knows the leader.

@@ -99,6 +99,13 @@ impl Raft {
             self.on_api_versions(now, from, kraft_versions);
             return true;
         }
+        if body == Err(Refusal::UnsupportedVersion)
+            && let (Role::Prospective(role), Peer::Node(id)) = (&mut self.role, from)
+        {
+            // It knows no PreVote, and would be asked for a vote at once by one like itself.
+            role.ballots.record(id, true);
+            return true;
+        }
         let is_refused_without_epoch =
             matches!(body, Err(Refusal::InconsistentClusterId | Refusal::BrokerNotAvailable));
         if is_refused_without_epoch {

@@ -431,6 +431,9 @@ fn a_lost_election_leads_back_and_is_tried_again() {
     assert_eq!((one.role(), one.raft.election().leader), ("follower", NodeId(3)));
 
     let mut one = One::prospective();
+    one.is_answered(2, Err(Refusal::UnsupportedVersion));
+    assert_eq!(one.role(), "candidate", "number 2 knows no PreVote");
+    let mut one = One::prospective();
     let before = one.sent(2);
     one.wait(2_000);
     assert_eq!(one.role(), "prospective", "nobody has answered");
@@ -552,6 +555,9 @@ fn successors_stand_one_after_the_other() {
             one.wait(1);
         }
         assert_eq!(one.role(), "prospective", "{successors:?}");
+        // The leader that lets go votes too.
+        one.is_answered(3, Ok(ReplyBody::Vote { granted: true }));
+        assert_eq!(one.role(), "candidate", "{successors:?}");
     }
 }
 
@@ -715,7 +721,11 @@ fn established(kraft_version: i16) -> (One, i64) {
 }
 
 fn add(id: i32) -> RequestBody {
-    RequestBody::AddVoter { voter: key(id), endpoints: endpoints(id), ack_when_committed: true }
+    add_at(id, endpoints(id))
+}
+
+fn add_at(id: i32, endpoints: Vec<VoterEndpoint>) -> RequestBody {
+    RequestBody::AddVoter { voter: key(id), endpoints, ack_when_committed: true }
 }
 
 #[test]
@@ -763,12 +773,16 @@ fn changes_of_the_voters_are_refused_as_kafka_refuses_them() {
         epoch: LeaderEpoch(epoch),
         voter: Voter { kraft_versions, ..voter(id) },
     };
+    let elsewhere =
+        vec![VoterEndpoint { listener: "PLAINTEXT".into(), host: "localhost".into(), port: 4 }];
     let mut early = One::leader();
     assert_eq!(early.asked(remove(2)), Some(Err(Refusal::RequestTimedOut)), "no high watermark");
     let (mut old, _) = established(0);
     assert_eq!(old.asked(remove(2)), Some(Err(Refusal::UnsupportedVersion)));
     let cases = [
         (add(2), Err(Refusal::DuplicateVoter)),
+        (add_at(4, Vec::new()), Err(Refusal::InvalidRequest)),
+        (add_at(4, elsewhere), Err(Refusal::InvalidRequest)),
         (remove(4), Err(Refusal::VoterNotFound)),
         (RequestBody::RemoveVoter { voter: no_directory }, Err(Refusal::InvalidRequest)),
         (update(5, 2, (0, 1)), Err(Refusal::FencedLeaderEpoch)),

@@ -277,9 +277,9 @@ impl Raft {
         if let Role::Follower(role) = &mut self.role
             && role.leader.id == leader
         {
-            if may_stand && !role.has_left {
+            if may_stand && !role.is_gone() {
                 let wait = base::Duration::from_nanos(self.random.below(spread));
-                role.leave_at(now.mono + wait);
+                role.leave_at(now.mono + wait, true);
             }
             self.peers.pause(Peer::Node(leader), now.mono);
         }
