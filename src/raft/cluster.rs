@@ -255,6 +255,7 @@ impl Cluster {
             && ends.len() == self.nodes.len()
             && high_watermarks.iter().all(|offset| *offset == Some(ends[0].end_offset()))
             && ends.iter().all(|raft| raft.end_offset() == ends[0].end_offset())
+            && ends.iter().all(|raft| raft.voters() == ends[0].voters())
     }
 
     fn stuck(&self) -> String {

@@ -202,6 +202,8 @@ impl LogView {
 
 #[cfg(test)]
 mod tests {
+    use records::{BatchBuilder, Compression, NewRecord};
+
     use super::*;
 
     fn at(epoch: i32, offset: i64) -> EpochOffset {
@@ -266,10 +268,17 @@ mod tests {
         let mut log = log();
         log.truncate(Offset(12));
         assert_eq!((log.end(), log.synced()), (at(3, 12), Offset(12)));
+        let mut builder = BatchBuilder::new(Offset(12), Compression::None);
+        builder = builder.leader_epoch(LeaderEpoch(7));
+        for _ in 0..3 {
+            builder.append(&NewRecord::default());
+        }
+        log.append(builder.build().header());
         log.on_synced(Offset(20));
-        assert_eq!(log.synced(), Offset(12));
-        assert!(!log.is_settled());
+        assert_eq!((log.end(), log.synced()), (at(7, 15), Offset(12)));
         log.on_truncated();
+        assert!(!log.is_settled());
+        log.on_synced(Offset(15));
         assert!(log.is_settled());
         log.truncate(Offset(0));
         assert_eq!(log.end(), at(0, 0));

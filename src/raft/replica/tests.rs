@@ -5,6 +5,7 @@ use base::{Duration, Instant, LeaderEpoch, NodeId, Now, Offset, Random, Uuid};
 use bytes::Bytes;
 use records::{Batch, BatchBuilder, Compression, NewRecord};
 
+use crate::control;
 use crate::log::EpochOffset;
 use crate::snapshot::SnapshotId;
 use crate::*;
@@ -640,6 +641,19 @@ fn a_diverging_log_is_cut_off_but_never_below_the_high_watermark() {
     one.is_answered(3, fetched(None, FetchContent::Diverging(at(2, 5))));
     assert_eq!((one.raft.log.end(), one.role()), (at(4, 8), "follower"));
     assert_eq!(one.high_watermark(), Some(6));
+}
+
+#[test]
+fn voters_hold_from_their_record_on_and_go_with_it() {
+    let mut one = One::follower();
+    let voters = VoterSet::new(vec![voter(1), voter(2), voter(3), voter(4)]);
+    let change = control::voters_change(Offset(10), EPOCH, 0, None, &voters);
+    let bytes = change.bytes().clone();
+    one.is_answered(3, fetched(None, FetchContent::Records(bytes)));
+    assert_eq!((one.raft.voters().len(), one.raft.end_offset()), (4, Offset(11)));
+    one.synced(11);
+    one.is_answered(3, fetched(None, FetchContent::Diverging(at(4, 10))));
+    assert_eq!((one.raft.voters().len(), one.raft.end_offset()), (3, Offset(10)));
 }
 
 #[test]
