@@ -232,6 +232,36 @@ impl Cluster {
         if self.has_converged() { Ok(()) } else { Err(self.stuck()) }
     }
 
+    /// Kills whoever leads a quorum in which all is well, for good, and returns how many
+    /// milliseconds later another one leads; `is_refused` says that the others learn of it by their
+    /// connections. Nothing where no leader comes.
+    fn succession_ms(&mut self, is_refused: bool) -> Option<u64> {
+        self.is_storm = false;
+        self.net.heal();
+        let leads = |node: &Node| node.raft.as_ref().is_some_and(Raft::is_leader);
+        self.run_until(5_000, |_| false);
+        let leader = self.nodes.iter().position(leads)?;
+        let id = self.nodes[leader].key.id;
+        self.nodes[leader].raft = None;
+        for node in (0..self.nodes.len()).filter(|_| is_refused) {
+            let (life, wait) = (self.nodes[node].life, self.between(200, 4_000));
+            self.after(wait, Event::Gone { node, life, leader: id });
+        }
+        let died_at = self.now;
+        let has_leader = |cluster: &Self| cluster.nodes.iter().any(leads);
+        self.run_until(25_000, has_leader).then(|| (self.now - died_at) / MS)
+    }
+
+    /// Says whether it is done in time.
+    fn run_until(&mut self, until_ms: u64, is_done: impl Fn(&Self) -> bool) -> bool {
+        while self.now < until_ms * MS && !is_done(self) {
+            let ((at, _), event) = self.events.pop_first().expect("a quorum never rests");
+            self.now = at;
+            self.take(event);
+        }
+        is_done(self)
+    }
+
     /// All is well from here on.
     fn heal(&mut self) {
         self.is_storm = false;

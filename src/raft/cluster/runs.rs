@@ -36,6 +36,28 @@ fn whatever_breaks_nothing_committed_is_lost_and_the_quorum_gets_on() {
     }
 }
 
+/// With Kafka's defaults: the loss of a machine costs the fetch timeout and an election, the loss
+/// of a process a fraction of a second.
+#[test]
+fn a_leader_whose_connections_are_refused_is_followed_soon() {
+    let calm = |seed| Cluster::new(seed, Planted::default());
+    let is_plain = |cluster: &Cluster| {
+        let voters = cluster.nodes[0].raft.as_ref().map_or(0, |raft| raft.voters().len());
+        (voters, cluster.nodes.len(), cluster.hunts) == (3, 3, false)
+    };
+    let seeds: Vec<u64> = (0..400).filter(|seed| is_plain(&calm(*seed))).take(31).collect();
+    assert_eq!(seeds.len(), 31);
+    let median_ms = |is_refused: bool| {
+        let took = |seed: &u64| calm(*seed).succession_ms(is_refused).expect("there is a leader");
+        let mut all: Vec<u64> = seeds.iter().map(took).collect();
+        all.sort_unstable();
+        println!("refused: {is_refused}, after {all:?} ms");
+        all[all.len() / 2]
+    };
+    let (refused, silent) = (median_ms(true), median_ms(false));
+    assert!(refused < 300 && (1_400..3_500).contains(&silent), "{refused} and {silent} ms");
+}
+
 #[test]
 fn one_seed_is_one_run() {
     let trace = |seed: u64| {
