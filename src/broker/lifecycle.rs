@@ -481,9 +481,9 @@ impl Shard {
         self.timers.set(later(io, idle_ms / i64::from(IDLE_CHECKS)), Timer::Idle);
     }
 
-    /// Lets go of segments that their topic's retention gives up.
+    /// Begins to let go of segments that their topic's retention gives up.
     pub(crate) fn look_for_retention(&mut self, io: &mut Io<'_>) {
-        self.with_owner(io, |owner, desk| owner.apply_retention(desk));
+        self.owner.apply_retention();
         let interval = self.setup.config.simple.log_retention_check_interval_ms;
         self.timers.set(later(io, interval), Timer::Retention);
     }
@@ -498,9 +498,9 @@ impl Shard {
         self.timers.set(later(io, backoff), Timer::Cleaning);
     }
 
-    /// Forgets the producers that have expired.
+    /// Begins to forget the producers that have expired.
     pub(crate) fn expire_producers(&mut self, io: &mut Io<'_>) {
-        self.with_owner(io, |owner, desk| owner.expire_producers(desk));
+        self.owner.expire_producers();
         let interval = self.setup.config.simple.producer_id_expiration_check_interval_ms;
         self.timers.set(later(io, i64::from(interval)), Timer::Producers);
     }

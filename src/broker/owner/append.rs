@@ -147,6 +147,7 @@ mod tests {
     use super::*;
     use crate::files::{FileStep, Files};
     use crate::mail::Mail;
+    use crate::owner::rounds::LOGS_A_TURN;
     use crate::owner::work::{BYTES_PER_SLICE, BYTES_PER_TURN, CHECKS_MAX, SEARCHES_MAX};
     use crate::owner::{Found, Opening};
     use crate::partition::Partition;
@@ -177,6 +178,7 @@ mod tests {
         holds_write_backs: bool,
         held: Vec<(Token, FileOutcome)>,
         topic: &'static str,
+        config: Arc<BrokerConfig>,
         rules: Arc<TopicRules>,
     }
 
@@ -185,7 +187,7 @@ mod tests {
             let text = "process.roles=broker\nnode.id=1\nlisteners=PLAINTEXT://:9092\n\
                         controller.listener.names=C\ncontroller.quorum.voters=7@c:9093\n\
                         listener.security.protocol.map=PLAINTEXT:PLAINTEXT,C:PLAINTEXT\n";
-            let config = BrokerConfig::parse(text.as_bytes()).expect("it is valid");
+            let config = Arc::new(BrokerConfig::parse(text.as_bytes()).expect("it is valid"));
             let topic = config.topic_config(&Pairs::new()).expect("defaults are valid");
             let rules = Arc::new(TopicRules::of(&topic, &config));
             let setup = Setup {
@@ -199,14 +201,25 @@ mod tests {
                 dirty_bytes_max: DIRTY_BYTES_MAX,
                 calls_max: 1 << 10,
                 listeners: Vec::new().into(),
-                config: Arc::new(config),
+                config: Arc::clone(&config),
             };
             let owner = Owner::new(&setup, group_config(&setup.config), Random::new(1));
             let (mail, files) = (Mail::new(ME, 2, setup.lane_slots), Files::default());
             let disk = Disk::new();
             let (effects, held) = (Effects::new(), Vec::new());
             let (topic, holds_write_backs) = ("t", false);
-            Self { owner, effects, mail, files, disk, holds_write_backs, held, topic, rules }
+            Self {
+                owner,
+                effects,
+                mail,
+                files,
+                disk,
+                holds_write_backs,
+                held,
+                topic,
+                config,
+                rules,
+            }
         }
 
         fn with<R>(&mut self, work: impl FnOnce(&mut Owner, &mut Desk<'_>) -> R) -> R {
@@ -218,6 +231,12 @@ mod tests {
                 image: None,
             };
             work(&mut self.owner, &mut desk)
+        }
+
+        /// Partitions that are opened from now on have these settings of their topic.
+        fn set_rules(&mut self, settings: &Pairs) {
+            let topic = self.config.topic_config(settings).expect("they are valid");
+            self.rules = Arc::new(TopicRules::of(&topic, &self.config));
         }
 
         /// With this many partitions whose logs are open.
@@ -621,5 +640,34 @@ mod tests {
             assert_eq!(bench.answers().0, refused);
             assert!(!bench.owner.has_work());
         }
+    }
+
+    #[test]
+    fn what_retention_gives_up_is_looked_for_in_some_logs_each_turn() {
+        const LOGS: i32 = 2 * LOGS_A_TURN as i32 + 1;
+        let mut bench = Bench::new();
+        let keeps_nothing = Pairs::from([("retention.bytes".to_owned(), "0".to_owned())]);
+        bench.set_rules(&keeps_nothing);
+        for index in 0..LOGS {
+            bench.open(key(index), Found::Nothing);
+        }
+        bench.end_files();
+        (0..LOGS).for_each(|index| bench.send_to(index, 1, batch(b"one")));
+        bench.end_turns();
+        // The first round seals what is written, the second one gives it up.
+        for round in 1..=2 {
+            bench.owner.apply_retention();
+            let mut turns = 0;
+            while bench.owner.has_work() {
+                turns += 1;
+                bench.owner.apply_retention();
+                bench.with(|owner, desk| owner.on_time(desk));
+                bench.end_turn();
+            }
+            assert_eq!(turns, 3, "round {round}");
+        }
+        let logs = bench.owner.partitions.iter().map(|(_, partition)| &partition.log);
+        let given_up = logs.filter(|log| log.log_start_offset() == Offset(1)).count();
+        assert_eq!(given_up, LOGS as usize);
     }
 }

@@ -205,6 +205,7 @@ impl Owner {
     pub(crate) fn on_time(&mut self, desk: &mut Desk<'_>) {
         self.end_watches(desk.now.mono);
         self.look_for_dirty(desk);
+        self.go_round(desk);
         while let Some(alarm) = self.alarms.expired(desk.now.mono) {
             match alarm {
                 Alarm::Log(token) => {
@@ -226,18 +227,6 @@ impl Owner {
                     });
                 }
             }
-        }
-    }
-
-    /// Looks for segments that a topic's retention gives up.
-    pub(crate) fn apply_retention(&mut self, desk: &mut Desk<'_>) {
-        let tokens: Vec<Token> = self.by_key.values().copied().collect();
-        for token in tokens {
-            let up_to = self.partition(token).high_watermark();
-            self.with_log(desk, token, |log, now, effects, events| {
-                log.apply_retention(now, up_to, effects, events);
-            });
-            self.touch(token);
         }
     }
 

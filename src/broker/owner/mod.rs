@@ -14,6 +14,7 @@ mod logs;
 mod moves;
 mod offsets;
 mod producers;
+mod rounds;
 mod turns;
 mod work;
 
@@ -34,6 +35,7 @@ use metadata::Image;
 use moves::Moves;
 use network::Complaints;
 use protocol::ErrorCode;
+use rounds::Rounds;
 
 use crate::files::Files;
 use crate::mail::Mail;
@@ -185,6 +187,7 @@ pub(crate) struct Owner {
     directories: Directories,
     moves: Moves,
     cleaning: Cleaning,
+    rounds: Rounds,
     serving: Slab<Serving>,
     line: Line,
     /// Whom a search by timestamp is for, and whether they read only what was committed.
@@ -226,6 +229,7 @@ impl Owner {
             directories: Directories::new(setup.data_shards, setup.dirty_bytes_max),
             moves: Moves::new(Arc::clone(&setup.log_directories), random.fork("moves")),
             cleaning: Cleaning::new(&setup.config, setup.data_shards, random.fork("cleaning")),
+            rounds: Rounds::default(),
             random,
             serving: Slab::new(setup.calls_max * SERVING_PER_CALL_MAX),
             line: Line::default(),

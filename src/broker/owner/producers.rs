@@ -23,14 +23,6 @@ impl Owner {
         let found = found.collect();
         desk.reply(asker, Reply::Producers(found));
     }
-
-    /// Forgets the producers that have written nothing for too long.
-    pub(crate) fn expire_producers(&mut self, desk: &mut Desk<'_>) {
-        for token in self.by_key.values() {
-            let partition = self.partitions.get_mut(*token).expect("the table is in step");
-            partition.log.expire_producers(desk.now);
-        }
-    }
 }
 
 fn active(state: ProducerState) -> ActiveProducer {

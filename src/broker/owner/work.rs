@@ -71,7 +71,10 @@ impl Owner {
             partition.is_none_or(|partition| !partition.log.is_reading_batch())
         };
         let mut searches = self.line.searches.iter().take(SEARCHES_MAX);
-        !self.line.checks.is_empty() || searches.any(is_read) || self.looks_for_dirty()
+        !self.line.checks.is_empty()
+            || searches.any(is_read)
+            || self.looks_for_dirty()
+            || self.rounds.are_under_way()
     }
 
     /// Decompressed bytes that may be looked at now.
