@@ -61,6 +61,13 @@ pub enum Operation {
         /// How many bytes.
         length: u64,
     },
+    /// Sets the length of a file and gives back the space beyond it, which can wait for the disk.
+    Truncate {
+        /// Of which file.
+        file: Arc<OpenFile>,
+        /// The length in bytes.
+        length: u64,
+    },
     /// Makes creations, renames and removals in an open directory durable.
     SyncDirectory(File),
     /// Removes a file, or a directory that is empty. The kernel gives a large file's space back
@@ -160,6 +167,7 @@ impl Operation {
                     .mode(libc::FALLOC_FL_KEEP_SIZE)
                     .build()
             }
+            Self::Truncate { file, length } => opcode::Ftruncate::new(fd(&**file), *length).build(),
             Self::SyncDirectory(directory) => opcode::Fsync::new(fd(directory)).build(),
             Self::Remove { path, is_directory } => {
                 let flags = if *is_directory { libc::AT_REMOVEDIR } else { 0 };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use base::{Slab, Token};
-use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue, types};
+use io_uring::{EnterFlags, IoUring, Probe, cqueue, opcode, squeue, types};
 
 use crate::operation::{Completion, InFlight, Operation, OperationId};
 
@@ -41,6 +41,7 @@ pub struct Ring<U: Copy> {
     /// Whom the queued messages wake: their rings stay open until the queue is submitted.
     waking: Vec<Arc<RingHandle>>,
     enter_flags: EnterFlags,
+    can_truncate: bool,
     /// A ring is not `Send`: the kernel refuses every other thread.
     _of_one_thread: std::marker::PhantomData<*const ()>,
 }
@@ -73,6 +74,8 @@ impl<U: Copy> Ring<U> {
         // SAFETY: the ring is open until the end of this statement, which makes an own descriptor.
         let own = unsafe { BorrowedFd::borrow_raw(kernel.as_raw_fd()) }.try_clone_to_owned()?;
         let no_iowait = kernel.params().is_feature_no_iowait();
+        let mut supported = Probe::new();
+        kernel.submitter().register_probe(&mut supported)?;
         Ok(Self {
             kernel,
             in_flight: Slab::new(OPERATIONS_MAX),
@@ -80,8 +83,14 @@ impl<U: Copy> Ring<U> {
             handle: Arc::new(RingHandle(own)),
             waking: Vec::new(),
             enter_flags: if no_iowait { EnterFlags::NO_IOWAIT } else { EnterFlags::empty() },
+            can_truncate: supported.is_supported(opcode::Ftruncate::CODE),
             _of_one_thread: std::marker::PhantomData,
         })
+    }
+
+    /// Whether [`Operation::Truncate`] may be started: kernels before 6.9 lack it.
+    pub fn can_truncate(&self) -> bool {
+        self.can_truncate
     }
 
     /// What other threads wake this ring by.

@@ -30,6 +30,8 @@ const UNCHECKED_READ_BYTES_MAX: u32 = 64 << 10;
 
 /// What is done to a file for which space is taken, in sentences about failures.
 const ALLOCATE: &str = "allocate space for";
+/// The same, where its length is set.
+const TRUNCATE: &str = "truncate";
 
 /// A file operation that waits for the ring.
 struct Waiting {
@@ -43,6 +45,7 @@ enum Kind {
     Sync { file: FileRef },
     WriteBack { file: FileRef },
     Allocate { file: FileRef },
+    Truncate { file: FileRef },
     SyncDirectory { directory: String },
     Remove(Removal),
 }
@@ -97,8 +100,8 @@ impl Removal {
 struct Busy {
     /// The operation, and the range that it reads.
     reads: Vec<(Token, std::ops::Range<u64>)>,
-    /// Space is being taken for it: a write would stand still until that is done.
-    is_allocating: bool,
+    /// Space is being taken for it, or given back: a write would stand still until that is done.
+    is_resizing: bool,
     /// What must not overtake that or would change such a range, and all asked for after that.
     behind: VecDeque<(Seat, FileEffect<Token>)>,
     /// An effect on it waits for a descriptor.
@@ -249,12 +252,7 @@ impl Files {
                 self.allocate(seat, token, file, (position, length), tools);
             }
             FileEffect::Truncate { token, file, length } => {
-                let result =
-                    self.change(&file, "truncate", tools.now, |open| open.truncate(length));
-                if is_starved(&result) {
-                    return self.starve(seat, FileEffect::Truncate { token, file, length }, tools);
-                }
-                tools.done(seat, token, result);
+                self.truncate(seat, token, file, length, tools);
             }
             FileEffect::Sync { token, ref file } => match self.open(file, false, tools.now) {
                 Ok(open) => {
@@ -293,22 +291,57 @@ impl Files {
         (position, length): (u64, u64),
         tools: &mut Tools<'_, M>,
     ) {
-        let opened = self
-            .open(&file, true, tools.now)
-            .and_then(|open| open.check_writable().map(|()| open))
-            .map_err(|error| io_error(ALLOCATE, file.path().display(), &error));
-        if is_starved(&opened) {
-            let effect = FileEffect::Allocate { token, file, position, length };
-            return self.starve(seat, effect, tools);
-        }
-        match opened {
+        match self.open_to_resize(&file, ALLOCATE, tools.now) {
             Ok(open) => {
-                self.busy.entry(file.identity()).or_default().is_allocating = true;
+                self.busy.entry(file.identity()).or_default().is_resizing = true;
                 let operation = Operation::Allocate { file: open, position, length };
                 self.start(seat, token, Kind::Allocate { file }, operation, tools.ring);
             }
+            Err(error) if is_starved_by(&error) => {
+                let effect = FileEffect::Allocate { token, file, position, length };
+                self.starve(seat, effect, tools);
+            }
             Err(error) => tools.done(seat, token, Err(error)),
         }
+    }
+
+    /// Sets a length, by the ring where that can: the space beyond it is given back within the call,
+    /// for which the file system may have to read its maps, or wait for the disk to discard it.
+    fn truncate<M>(
+        &mut self,
+        seat: Seat,
+        token: Token,
+        file: FileRef,
+        length: u64,
+        tools: &mut Tools<'_, M>,
+    ) {
+        let fits = i64::try_from(length).is_ok();
+        match self.open_to_resize(&file, TRUNCATE, tools.now) {
+            Ok(open) if tools.ring.can_truncate() && fits => {
+                self.busy.entry(file.identity()).or_default().is_resizing = true;
+                let operation = Operation::Truncate { file: open, length };
+                self.start(seat, token, Kind::Truncate { file }, operation, tools.ring);
+            }
+            Ok(open) => {
+                let failed = |error| io_error(TRUNCATE, file.path().display(), &error);
+                tools.done(seat, token, open.truncate(length).map_err(failed));
+            }
+            Err(error) if is_starved_by(&error) => {
+                self.starve(seat, FileEffect::Truncate { token, file, length }, tools);
+            }
+            Err(error) => tools.done(seat, token, Err(error)),
+        }
+    }
+
+    fn open_to_resize(
+        &mut self,
+        file: &FileRef,
+        action: &'static str,
+        now: Instant,
+    ) -> IoResult<Arc<OpenFile>> {
+        self.open(file, true, now)
+            .and_then(|open| open.check_writable().map(|()| open))
+            .map_err(|error| io_error(action, file.path().display(), &error))
     }
 
     /// The file of a `Sync` or a `WriteBack` cannot be opened.
@@ -577,7 +610,17 @@ impl Files {
                 return self.removed(seat, token, removal, completion.result, tools);
             }
             Kind::Allocate { file } => {
-                return self.allocated(seat, token, &file, completion.result, tools);
+                // A file system that cannot do it is no failure.
+                let result = completion.result.or_else(|error| match error.kind() {
+                    io::ErrorKind::Unsupported => Ok(0),
+                    _ => Err(io_error(ALLOCATE, file.path().display(), &error)),
+                });
+                return self.resized(seat, token, &file, result.map(drop), tools);
+            }
+            Kind::Truncate { file } => {
+                let failed = |error| io_error(TRUNCATE, file.path().display(), &error);
+                let result = completion.result.map(drop).map_err(failed);
+                return self.resized(seat, token, &file, result, tools);
             }
             kind => Waiting { seat, token, kind },
         };
@@ -593,7 +636,9 @@ impl Files {
             }
             Kind::WriteBack { file } => ("write back", file.path().display().to_string()),
             Kind::SyncDirectory { directory } => ("sync", directory.clone()),
-            Kind::Remove(_) | Kind::Allocate { .. } => unreachable!("these were treated above"),
+            Kind::Remove(_) | Kind::Allocate { .. } | Kind::Truncate { .. } => {
+                unreachable!("these were treated above")
+            }
         };
         // What could not be brought to the disk is gone from the cache, also where only space was
         // missing: nobody may try it again as if it were there.
@@ -602,25 +647,18 @@ impl Files {
         tools.done(seat, token, result);
     }
 
-    /// Space was taken, or not: what waited for that goes on. A file system that cannot do it is no
-    /// failure.
-    fn allocated<M>(
+    /// Space was taken or given back, or not: what waited for that goes on.
+    fn resized<M>(
         &mut self,
         seat: Seat,
         token: Token,
         file: &FileRef,
-        result: io::Result<u32>,
+        result: IoResult<()>,
         tools: &mut Tools<'_, M>,
     ) {
-        let result = match result {
-            Err(error) if error.kind() != io::ErrorKind::Unsupported => {
-                Err(io_error(ALLOCATE, file.path().display(), &error))
-            }
-            _ => Ok(()),
-        };
         tools.done(seat, token, result);
         if let Some(busy) = self.busy.get_mut(&file.identity()) {
-            busy.is_allocating = false;
+            busy.is_resizing = false;
         }
         self.release_behind(file.identity(), tools);
     }
@@ -664,8 +702,7 @@ impl Files {
         {
             self.perform_now(seat, effect, tools);
         }
-        let is_idle =
-            |busy: &Busy| busy.reads.is_empty() && !busy.is_allocating && !busy.is_starved;
+        let is_idle = |busy: &Busy| busy.reads.is_empty() && !busy.is_resizing && !busy.is_starved;
         if self.busy.get(&identity).is_some_and(is_idle) {
             self.busy.remove(&identity);
         }
@@ -728,7 +765,7 @@ impl Busy {
     /// Whether the effect has to wait: it would stand still, or change what a read under way is to
     /// return.
     fn holds(&self, effect: &FileEffect<Token>) -> bool {
-        if self.is_allocating {
+        if self.is_resizing {
             return true;
         }
         let changed = match effect {
@@ -745,7 +782,11 @@ impl Busy {
 
 /// Whether no descriptor was left, also after idle files were closed.
 fn is_starved<R>(result: &IoResult<R>) -> bool {
-    result.as_ref().is_err_and(|error| error.kind == IoErrorKind::TooManyFiles)
+    result.as_ref().is_err_and(is_starved_by)
+}
+
+fn is_starved_by(error: &IoError) -> bool {
+    error.kind == IoErrorKind::TooManyFiles
 }
 
 fn file_of(effect: &FileEffect<Token>) -> Option<&FileRef> {

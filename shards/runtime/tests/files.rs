@@ -366,7 +366,7 @@ fn a_cold_file_is_read_by_the_ring_and_later_effects_do_not_overtake() {
 }
 
 #[test]
-fn while_space_is_taken_for_a_file_what_comes_after_waits() {
+fn while_space_is_taken_or_given_back_what_comes_after_on_the_file_waits() {
     let (disk, folder) = (Disk::start(), folder());
     let [busy, other] = ["a.log", "b.log"].map(|name| FileRef::new(folder.path().join(name)));
     for round in 0..20 {
