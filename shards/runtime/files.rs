@@ -714,7 +714,9 @@ impl Files {
         let handle = self.with_room(|| {
             file.handle_or_open(|path| {
                 opened = true;
-                OpenFile::open(path, create, &count).map(|open| Arc::new(open) as _)
+                let open = OpenFile::open(path, create, &count)?;
+                open.read_nothing_ahead();
+                Ok(Arc::new(open) as _)
             })
         })?;
         let open: Arc<OpenFile> =

@@ -587,8 +587,11 @@ impl Network {
                 connection.listed_to_send = true;
                 self.to_send_files.push_back((seat, socket));
             }
-            Ok(Stopped::Cold(operation)) => {
-                tools.ring.start(operation, Purpose::Warmed(seat, socket));
+            Ok(Stopped::Cold(read, ahead)) => {
+                tools.ring.start(read, Purpose::Warmed(seat, socket));
+                if let Some(ahead) = ahead {
+                    tools.ring.start(ahead, Purpose::Nobody);
+                }
                 connection.sending = Sending::Warming;
             }
             Err(error) => self.fail(seat, socket, "write to", &error, tools),

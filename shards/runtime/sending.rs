@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+use api::Advice;
 use bytes::{Buf, Bytes, BytesMut};
 use ring::{OpenFile, Operation, Residency, Socket};
 
@@ -14,6 +15,9 @@ use crate::transport::{Transforming, Transport};
 const RESIDENT_WINDOW_BYTES: u64 = 1 << 20;
 /// How much of a file a ring read warms, or a transforming transport reads, at once.
 const READ_BYTES_MAX: usize = 128 << 10;
+/// How far ahead of the next byte the disk is asked to read, once something was not in the page
+/// cache: what keeps it busy, and no more, since others' requests wait behind these.
+const AHEAD_BYTES: u64 = 2 << 20;
 
 /// One part of what is to be sent.
 pub(crate) enum Pending {
@@ -32,6 +36,8 @@ pub(crate) struct SendQueue {
     parts: VecDeque<Pending>,
     /// Up to here the file in front is known to be in the page cache.
     resident_until: u64,
+    /// Up to here the disk was asked to read ahead.
+    asked_until: u64,
 }
 
 /// Where sending stopped.
@@ -43,8 +49,8 @@ pub(crate) enum Stopped {
     Blocked,
     /// The next part is a file, and this turn has no bytes left for files.
     FileTurn,
-    /// This must be read first.
-    Cold(Operation),
+    /// This must be read first; and that is to be read ahead, for which nobody waits.
+    Cold(Operation, Option<Operation>),
 }
 
 /// What sending may use, and what it did.
@@ -154,7 +160,8 @@ impl SendQueue {
                 Some(until) => self.resident_until = until,
                 None => {
                     budget.counters.cold_ranges.add(1);
-                    return Ok(Some(Stopped::Cold(read(file, *position, wanted))));
+                    let ahead = read_ahead(file, *position, &mut self.asked_until);
+                    return Ok(Some(Stopped::Cold(read(file, *position, wanted), ahead)));
                 }
             }
         }
@@ -256,7 +263,8 @@ impl SendQueue {
                     Ok(_) => {}
                     Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                         budget.counters.cold_ranges.add(1);
-                        return Ok(Some(Stopped::Cold(read(file, *position, wanted))));
+                        let ahead = read_ahead(file, *position, &mut self.asked_until);
+                        return Ok(Some(Stopped::Cold(read(file, *position, wanted), ahead)));
                     }
                     Err(error) => return Err(error),
                 }
@@ -300,6 +308,50 @@ fn read(file: &Arc<OpenFile>, position: u64, wanted: usize) -> Operation {
     }
 }
 
+/// What is to be read ahead of `position`, unless most of that was asked for already.
+fn read_ahead(file: &Arc<OpenFile>, position: u64, asked_until: &mut u64) -> Option<Operation> {
+    // Of another file nothing was asked for, most likely; if it is taken for this one, what is sent
+    // is warmed all the same.
+    let is_asked = position + AHEAD_BYTES / 2..=position + AHEAD_BYTES;
+    if is_asked.contains(asked_until) {
+        return None;
+    }
+    *asked_until = position + AHEAD_BYTES;
+    let (file, length) = (Arc::clone(file), AHEAD_BYTES);
+    Some(Operation::Advise { file, position, length, advice: Advice::WillNeed })
+}
+
 fn shrunk() -> io::Error {
     io::Error::new(io::ErrorKind::UnexpectedEof, "the file has fewer bytes than were to be sent")
+}
+
+#[cfg(test)]
+mod tests {
+    use ring::OpenCount;
+
+    use super::*;
+
+    #[test]
+    fn the_disk_is_asked_ahead_again_when_half_of_that_is_sent() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = OpenFile::open(&folder.path().join("f"), true, &OpenCount::default());
+        let (file, mut asked_until) = (Arc::new(file.expect("opens")), 0);
+        let mut asked_at = Vec::new();
+        let step = READ_BYTES_MAX as u64;
+        let sent = (0..32).map(|n| n * step);
+        // It goes on somewhere else, and begins anew.
+        for position in sent.chain([1 << 30, 0]) {
+            match read_ahead(&file, position, &mut asked_until) {
+                None => {}
+                Some(Operation::Advise { position: from, length: AHEAD_BYTES, .. }) => {
+                    assert_eq!(from, position);
+                    asked_at.push(from);
+                }
+                Some(other) => panic!("{other:?}"),
+            }
+        }
+        let half = AHEAD_BYTES / 2;
+        let again = half + step;
+        assert_eq!(asked_at, [0, again, 2 * again, 3 * again, 1 << 30, 0]);
+    }
 }
