@@ -93,9 +93,16 @@ impl CleanedSegment {
         Some(bytes)
     }
 
-    /// Asks to make what was written so far durable. One outcome.
-    pub(crate) fn sync<T: Copy>(&self, token: T, out: &mut Vec<FileEffect<T>>) {
-        out.push(FileEffect::Sync { token, file: self.segment.log.clone() });
+    /// Asks to bring what was written from `position` on to the disk, which promises nothing. One
+    /// outcome.
+    pub(crate) fn write_back<T: Copy>(
+        &self,
+        position: u32,
+        token: T,
+        out: &mut Vec<FileEffect<T>>,
+    ) {
+        let (file, length) = (self.segment.log.clone(), self.written - position);
+        out.push(FileEffect::WriteBack { token, file, position: u64::from(position), length });
     }
 
     /// How long it is so far, in bytes.
@@ -116,7 +123,7 @@ impl CleanedSegment {
         self.segment.largest_timestamp =
             Some(self.index.largest().map_or(-1, |entry| entry.timestamp));
         self.segment.first_timestamp = self.first_timestamp;
-        self.sync(token, out);
+        out.push(FileEffect::Sync { token, file: self.segment.log.clone() });
         for (ending, content) in [
             (names::INDEX, self.index.offset_bytes()),
             (names::TIME_INDEX, self.index.time_bytes()),

@@ -37,9 +37,10 @@ use crate::step::{LogEvent, LogStep, Step};
 const CLEANING_TURN_BYTES: u32 = 128 << 10;
 /// What one turn of cleaning unpacks, in bytes: about a millisecond.
 const CLEANING_TURN_PLAIN_BYTES: usize = 256 << 10;
-/// What is written of a cleaned segment before it is synced, in bytes: the sync at its end is
-/// short, and the kernel has little to write back at once.
-const CLEANED_DIRTY_BYTES: u32 = 8 << 20;
+/// What is written of a cleaned segment before it is brought to the disk, in bytes: the sync at its
+/// end is short, and the kernel has little to write back at once. It takes no sync, which would
+/// commit the file system's journal, for which the writes of others would wait.
+const CLEANED_DIRTY_BYTES: u32 = 2 << 20;
 /// Waits that are shorter are not worth a timer.
 const THROTTLE_WAIT_MIN: Duration = Duration::from_millis(1);
 
@@ -148,7 +149,8 @@ struct Group {
     place: Place,
     last_records: Map<ProducerId, LastRecord>,
     output: CleanedSegment,
-    synced_bytes: u32,
+    /// How far it was brought to the disk.
+    written_back: u32,
 }
 
 /// A segment that is in the list, and whose files have no final names yet.
@@ -683,7 +685,7 @@ impl Log {
             place: Place::at(first),
             last_records: last_records.collect(),
             output,
-            synced_bytes: 0,
+            written_back: 0,
         })))
     }
 
@@ -698,9 +700,9 @@ impl Log {
         if let Some(bytes) = group.output.write(STEP, out) {
             round.bytes_written += u64::from(bytes);
             self.pay(now, round, u64::from(bytes));
-        } else if group.output.bytes() - group.synced_bytes >= CLEANED_DIRTY_BYTES {
-            group.synced_bytes = group.output.bytes();
-            group.output.sync(STEP, out);
+        } else if group.output.bytes() - group.written_back >= CLEANED_DIRTY_BYTES {
+            group.output.write_back(group.written_back, STEP, out);
+            group.written_back = group.output.bytes();
         } else if let Some(place) = self.next_read(group.place, group.last.plus(1)) {
             group.place = place;
             self.read_at(place, out);
