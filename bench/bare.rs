@@ -31,6 +31,7 @@ use protocol::{
 };
 use ring::{OpenCount, OpenFile, Socket};
 
+use crate::beside::{OLD_BYTES, OLD_TOPIC};
 use crate::cursor::{self, Cursor};
 
 /// Bytes that one receive takes at most.
@@ -42,14 +43,25 @@ const ALLOCATION_BYTES_MIN: u64 = 1 << 20;
 const ALLOCATION_BYTES_MAX: u64 = 64 << 20;
 /// Bytes of a `sendfile`, as a broker sends them so that other connections get their turn.
 const SEND_FILE_BYTES: usize = 256 << 10;
-/// Bytes of what can be fetched.
-const FETCH_FILE_BYTES: u64 = 256 << 20;
 /// The only version of Produce that is understood: that of Kafka's own client.
 const PRODUCE_VERSION: i16 = 13;
-/// The id of every topic.
+/// The id of every topic but one.
 const TOPIC_ID: Uuid = Uuid([7; 16]);
+/// What can be fetched of these.
+const SHORT: Fetchable = Fetchable { topic_id: TOPIC_ID, file: "fetch.log", bytes: 256 << 20 };
+/// What can be fetched of the one with the old log, where a broker would keep it.
+const OLD: Fetchable =
+    Fetchable { topic_id: Uuid([8; 16]), file: "old-log-0/0.log", bytes: OLD_BYTES };
 /// The only node.
 const NODE_ID: i32 = 1;
+
+/// A file that is fetched from, made once.
+#[derive(Clone, Copy, Debug)]
+struct Fetchable {
+    topic_id: Uuid,
+    file: &'static str,
+    bytes: u64,
+}
 
 /// What every connection knows.
 #[derive(Debug)]
@@ -207,7 +219,7 @@ impl Session {
                 self.answer::<MetadataRequest>(&frame, &response, |_| Ok(()))
             }
             Some(ApiKey::CreateTopics) => {
-                let response = create_topics(shared, &frame.body().map_err(invalid)?);
+                let response = create_topics(shared, &frame.body().map_err(invalid)?)?;
                 self.answer::<CreateTopicsRequest>(&frame, &response, |_| Ok(()))
             }
             Some(ApiKey::DeleteTopics) => {
@@ -219,9 +231,11 @@ impl Session {
                 self.answer::<ListOffsetsRequest>(&frame, &response, |_| Ok(()))
             }
             Some(ApiKey::Fetch) => {
-                let (position, length, response) = fetch(&frame.body().map_err(invalid)?);
+                let request = frame.body().map_err(invalid)?;
+                let from = fetched_from(&request);
+                let (position, length, response) = fetch(from, &request);
                 if self.fetched.is_none() {
-                    self.fetched = Some(fetch_file(&self.shared.folder)?);
+                    self.fetched = Some(from.make(&self.shared.folder)?);
                 }
                 self.answer::<FetchRequest>(&frame, &response, |session| {
                     session.send_file(position, length)
@@ -352,8 +366,8 @@ fn metadata(shared: &Shared, request: &MetadataRequest) -> MetadataResponse {
     };
     let partitions = 0..shared.partitions.load(Ordering::Relaxed) as i32;
     let topic = |name: Option<Str>| metadata_response::MetadataResponseTopic {
+        topic_id: name.as_ref().map_or(TOPIC_ID, |name| Fetchable::of(name).topic_id),
         name,
-        topic_id: TOPIC_ID,
         partitions: partitions.clone().map(partition).collect(),
         ..Default::default()
     };
@@ -372,20 +386,25 @@ fn metadata(shared: &Shared, request: &MetadataRequest) -> MetadataResponse {
     }
 }
 
-fn create_topics(shared: &Shared, request: &CreateTopicsRequest) -> CreateTopicsResponse {
+fn create_topics(
+    shared: &Shared,
+    request: &CreateTopicsRequest,
+) -> io::Result<CreateTopicsResponse> {
     let create = |topic: &protocol::create_topics_request::CreatableTopic| {
+        let fetched = Fetchable::of(&topic.name);
+        if fetched.topic_id == OLD.topic_id {
+            fetched.make(&shared.folder)?;
+        }
         let partitions = u64::try_from(topic.num_partitions).unwrap_or(1);
         shared.partitions.store(partitions, Ordering::Relaxed);
-        create_topics_response::CreatableTopicResult {
+        Ok(create_topics_response::CreatableTopicResult {
             name: topic.name.clone(),
-            topic_id: TOPIC_ID,
+            topic_id: fetched.topic_id,
             ..Default::default()
-        }
+        })
     };
-    CreateTopicsResponse {
-        topics: request.topics.iter().map(create).collect(),
-        ..Default::default()
-    }
+    let topics: io::Result<Vec<_>> = request.topics.iter().map(create).collect();
+    Ok(CreateTopicsResponse { topics: topics?, ..Default::default() })
 }
 
 fn delete_topics(request: &DeleteTopicsRequest) -> DeleteTopicsResponse {
@@ -402,14 +421,15 @@ fn delete_topics(request: &DeleteTopicsRequest) -> DeleteTopicsResponse {
 }
 
 fn list_offsets(request: &ListOffsetsRequest) -> ListOffsetsResponse {
-    let partition = |asked: &protocol::list_offsets_request::ListOffsetsPartition| {
-        list_offsets_response::ListOffsetsPartitionResponse {
-            partition_index: asked.partition_index,
-            offset: FETCH_FILE_BYTES as i64,
-            ..Default::default()
-        }
-    };
     let topic = |asked: &protocol::list_offsets_request::ListOffsetsTopic| {
+        let offset = Fetchable::of(&asked.name).bytes as i64;
+        let partition = |asked: &protocol::list_offsets_request::ListOffsetsPartition| {
+            list_offsets_response::ListOffsetsPartitionResponse {
+                partition_index: asked.partition_index,
+                offset,
+                ..Default::default()
+            }
+        };
         list_offsets_response::ListOffsetsTopicResponse {
             name: asked.name.clone(),
             partitions: asked.partitions.iter().map(partition).collect(),
@@ -420,25 +440,31 @@ fn list_offsets(request: &ListOffsetsRequest) -> ListOffsetsResponse {
     ListOffsetsResponse { topics, ..Default::default() }
 }
 
+/// What is fetched from.
+fn fetched_from(request: &FetchRequest) -> Fetchable {
+    let topic_id = request.topics.first().map(|topic| topic.topic_id);
+    if topic_id == Some(OLD.topic_id) { OLD } else { SHORT }
+}
+
 /// Where in the file the answer lies, how long it is, and what stands around it.
-fn fetch(request: &FetchRequest) -> (u64, usize, FetchResponse) {
+fn fetch(from: Fetchable, request: &FetchRequest) -> (u64, usize, FetchResponse) {
     let asked = request.topics.first().and_then(|topic| topic.partitions.first());
     let (index, offset, bytes_max) = asked.map_or((0, 0, 0), |partition| {
         (partition.partition, partition.fetch_offset, partition.partition_max_bytes)
     });
-    let position = u64::try_from(offset).unwrap_or(0).min(FETCH_FILE_BYTES);
+    let position = u64::try_from(offset).unwrap_or(0).min(from.bytes);
     let bytes_max = u64::try_from(bytes_max.min(request.max_bytes)).unwrap_or(0);
-    let length = bytes_max.min(FETCH_FILE_BYTES - position) as u32;
+    let length = bytes_max.min(from.bytes - position) as u32;
     let partition = fetch_response::PartitionData {
         partition_index: index,
-        high_watermark: FETCH_FILE_BYTES as i64,
-        last_stable_offset: FETCH_FILE_BYTES as i64,
+        high_watermark: from.bytes as i64,
+        last_stable_offset: from.bytes as i64,
         log_start_offset: 0,
         records: Some(Records::Elsewhere { length, slot: 0 }),
         ..Default::default()
     };
     let topic = fetch_response::FetchableTopicResponse {
-        topic_id: TOPIC_ID,
+        topic_id: from.topic_id,
         partitions: vec![partition],
         ..Default::default()
     };
@@ -446,19 +472,26 @@ fn fetch(request: &FetchRequest) -> (u64, usize, FetchResponse) {
     (position, length as usize, response)
 }
 
-/// The file that is fetched, written once so that the page cache has it.
-fn fetch_file(folder: &Path) -> io::Result<OpenFile> {
-    let path = folder.join("fetch.log");
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
-    // One of several connections writes it, the others wait.
-    file.lock()?;
-    let piece = vec![1; 1 << 20];
-    let mut position = file.metadata()?.len();
-    while position < FETCH_FILE_BYTES {
-        file.write_all_at(&piece, position)?;
-        position += piece.len() as u64;
+impl Fetchable {
+    fn of(name: &Str) -> Self {
+        if &**name == OLD_TOPIC { OLD } else { SHORT }
     }
-    OpenFile::open(&path, false, &OpenCount::default())
+
+    /// Opens the file, written once so that the page cache has it.
+    fn make(self, folder: &Path) -> io::Result<OpenFile> {
+        let path = folder.join(self.file);
+        fs::create_dir_all(path.parent().unwrap_or(folder))?;
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path)?;
+        // One of several connections writes it, the others wait.
+        file.lock()?;
+        let piece = vec![1; 1 << 20];
+        let mut position = file.metadata()?.len();
+        while position < self.bytes {
+            file.write_all_at(&piece, position)?;
+            position += piece.len() as u64;
+        }
+        OpenFile::open(&path, false, &OpenCount::default())
+    }
 }
 
 fn invalid(what: impl std::fmt::Display) -> io::Error {

@@ -7,18 +7,22 @@ use std::time::Duration;
 
 use crate::load::{Load, Pace, Plan};
 use crate::measure::{self, FETCH_WAIT_MAX, Measured, PREFILL_SHAPE, Producing, Times};
-use crate::servers::Server;
+use crate::servers::{Server, Target};
 use crate::wire::{Client, Topic};
 use crate::work::{Fetch, FetchFrom, FetchShape, Produce};
 
-/// The topic with the old log, which stays from round to round.
-const OLD_TOPIC: &str = "old-log";
+/// The topic with the old log, which stays from round to round. The bare program has it, too.
+pub(crate) const OLD_TOPIC: &str = "old-log";
 /// How long it is, in bytes: more than is read while somebody produces.
-const OLD_BYTES: u64 = 4 << 30;
+pub(crate) const OLD_BYTES: u64 = 4 << 30;
 /// An answer of the reader.
 const ANSWER_BYTES: i32 = 1 << 20;
 /// How long the reader reads before anything is counted.
 const LEAD: Duration = Duration::from_millis(200);
+/// How long is waited once the log was taken out of the page cache. A virtual machine may give free
+/// memory back to its host (free page reporting): Linux begins 2 s after it became free, takes some
+/// 2 s for each 700 MB, and stands still again and again meanwhile, whatever the server does.
+const GIVE_BACK_TIME: Duration = Duration::from_secs(14);
 
 /// Produces twice beside a reader at full speed: once the log that it reads is in the page cache,
 /// once it is not. `cold_first` says in which order.
@@ -33,7 +37,12 @@ pub(crate) fn produce(
     times: Times,
 ) -> Result<Measured, String> {
     let mut client = Client::connect(server.address())?;
-    let old = match client.find_topic(OLD_TOPIC, 1)? {
+    let known = match server.target {
+        // It knows every name, and has no log before it is told to make one.
+        Target::Bare => None,
+        Target::Corelane | Target::Kafka => client.find_topic(OLD_TOPIC, 1)?,
+    };
+    let old = match known {
         Some(old) => old,
         None => old_log(server, &mut client)?,
     };
@@ -64,7 +73,9 @@ pub(crate) fn produce(
 
 fn old_log(server: &Server, client: &mut Client) -> Result<Topic, String> {
     let topic = client.create_topic(OLD_TOPIC, 1, &[])?;
-    measure::prefill(server, client, &topic, OLD_BYTES, &PREFILL_SHAPE)?;
+    if server.target != Target::Bare {
+        measure::prefill(server, client, &topic, OLD_BYTES, &PREFILL_SHAPE)?;
+    }
     Ok(topic)
 }
 
@@ -78,10 +89,13 @@ fn set_cache(folder: &Path, cold: bool) -> Result<(), String> {
     let mut command = Command::new("sh");
     command.args(["-c", script, "sh"]).arg(folder);
     let output = command.output().map_err(|error| format!("starting sh: {error}"))?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(format!("the page cache: {}", String::from_utf8_lossy(&output.stderr))),
+    if !output.status.success() {
+        return Err(format!("the page cache: {}", String::from_utf8_lossy(&output.stderr)));
     }
+    if cold {
+        thread::sleep(GIVE_BACK_TIME);
+    }
+    Ok(())
 }
 
 type Reader = thread::JoinHandle<Result<(), String>>;

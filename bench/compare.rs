@@ -143,6 +143,9 @@ impl Comparison<'_> {
                 let cold_first = self.topics % 4 < 2;
                 beside::produce(self.server(target)?, &topic, &how, cold_first, Size::PAIR)
             }
+            Kind::BesideUpkeep(how, upkeep) => {
+                upkeep::produce_beside(target, &self.place, upkeep, &how, Size::PAIR)
+            }
             Kind::Idle => {
                 let server = Server::start(target, &self.place, &[])?;
                 measure::idle(&server, self.size.idle_connections)

@@ -84,6 +84,10 @@ pub(crate) struct Measured {
     pub(crate) p99_beside_warm_ms: Option<f64>,
     /// That beside a reader of what is not, as a multiple of it.
     pub(crate) cold_to_warm: Option<f64>,
+    /// The 99th percentile while the server has nothing else to do.
+    pub(crate) p99_alone_ms: Option<f64>,
+    /// That while it has, as a multiple of it.
+    pub(crate) beside_to_alone: Option<f64>,
     /// All of them, for a picture.
     pub(crate) latencies: Option<Latencies>,
     /// Resident megabytes before any load.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::measure::{Measured, Producing, Times};
 use crate::servers::Target;
+use crate::upkeep::Upkeep;
 
 /// One comparison.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +34,8 @@ pub(crate) enum Kind {
     LongPoll(Producing, i32),
     /// It produces beside a reader of an old log, which is in the page cache or not.
     BesideReader(Producing),
+    /// It produces while the server works on another log, and while it does not.
+    BesideUpkeep(Producing, Upkeep),
     /// It opens connections that stay idle.
     Idle,
     /// Servers are started.
@@ -50,7 +53,8 @@ pub(crate) enum Kind {
 impl Kind {
     /// Whether each round starts a server for itself.
     pub(crate) fn has_servers_of_its_own(self) -> bool {
-        matches!(self, Kind::Idle | Kind::Start | Kind::Recovery | Kind::Compaction)
+        use Kind::{BesideUpkeep, Compaction, Idle, Recovery, Start};
+        matches!(self, Idle | Start | Recovery | Compaction | BesideUpkeep(..))
     }
 }
 
@@ -81,6 +85,10 @@ pub(crate) enum Figure {
     P99BesideWarm,
     /// 99th percentile beside one whose log is not, as a multiple of that.
     ColdToWarm,
+    /// 99th percentile while the server has nothing else to do.
+    P99Alone,
+    /// 99th percentile while it has, as a multiple of that.
+    BesideToAlone,
     /// Memory before any load.
     IdleMemory,
     /// Memory after a load.
@@ -157,6 +165,18 @@ const BATCHES_OF_16K: Producing = Producing {
     bytes_per_second: Some(60e6),
     synced: false,
 };
+
+const BESIDE_UPKEEP: &[Figure] = &[
+    Figure::P50,
+    Figure::P99,
+    Figure::P999,
+    Figure::Max,
+    Figure::P99Alone,
+    Figure::BesideToAlone,
+    Figure::LoadedMemory,
+];
+const SIX_AT_20_MB: Producing =
+    Producing { partitions: 6, bytes_per_second: Some(20e6), ..BATCHES_OF_16K };
 
 const fn aim(figure: Figure, against: Option<Target>, bound: Bound) -> Aim {
     Aim { figure, against, bound }
@@ -248,10 +268,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         what: "Six consumers, a connection and a partition each, wait for records while 4 \
                connections produce batches of 16 KB at 20 MB/s. All records must arrive. Latencies \
                are those of producing. The bare program cannot wait.",
-        kind: Kind::LongPoll(
-            Producing { partitions: 6, bytes_per_second: Some(20e6), ..BATCHES_OF_16K },
-            1 << 20,
-        ),
+        kind: Kind::LongPoll(SIX_AT_20_MB, 1 << 20),
         figures: WITH_LATENCY,
         aims: &[],
     },
@@ -302,11 +319,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         what: "Batches of 16 KB at 20 MB/s to six partitions beside one reader at full speed, \
                answers of 1 MB, of a log of 4 GB that is not in the page cache; in pairs with the \
                same reader of the same log in the page cache.",
-        kind: Kind::BesideReader(Producing {
-            partitions: 6,
-            bytes_per_second: Some(20e6),
-            ..BATCHES_OF_16K
-        }),
+        kind: Kind::BesideReader(SIX_AT_20_MB),
         figures: &[
             Figure::P50,
             Figure::P99,
@@ -316,6 +329,23 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             Figure::LoadedMemory,
         ],
         aims: &[aim(Figure::ColdToWarm, None, Bound::AtMost(1.25))],
+    },
+    Scenario {
+        name: "produce-beside-cleaner",
+        what: "Batches of 16 KB at 20 MB/s to six partitions while the server compacts 4 GB, in \
+               batches of 16 KB of records of 100 B, in which the same 8,000 keys or so come again \
+               and again; in pairs with the same load before that.",
+        kind: Kind::BesideUpkeep(SIX_AT_20_MB, Upkeep::Cleaning),
+        figures: BESIDE_UPKEEP,
+        aims: &[],
+    },
+    Scenario {
+        name: "produce-beside-deletion",
+        what: "The same while retention gives up 4 GB in segments of 64 MB, with \
+               `file.delete.delay.ms=0`.",
+        kind: Kind::BesideUpkeep(SIX_AT_20_MB, Upkeep::Deleting),
+        figures: BESIDE_UPKEEP,
+        aims: &[],
     },
     Scenario {
         name: "recovery",
@@ -380,7 +410,9 @@ impl Scenario {
     pub(crate) fn applies_to(&self, target: Target) -> bool {
         let bare_can = match self.kind {
             Kind::Produce(how) => !how.synced,
-            Kind::ProduceAtHalfPeak(_) | Kind::Fetch(..) | Kind::Idle => true,
+            Kind::ProduceAtHalfPeak(_) | Kind::Fetch(..) | Kind::BesideReader(_) | Kind::Idle => {
+                true
+            }
             _ => false,
         };
         target != Target::Bare || bare_can
@@ -436,6 +468,8 @@ impl Figure {
             Figure::Max => "latency max, ms",
             Figure::P99BesideWarm => "latency p99 with the log in the page cache, ms",
             Figure::ColdToWarm => "p99 without / with it there",
+            Figure::P99Alone => "latency p99 without that, ms",
+            Figure::BesideToAlone => "p99 with / without it",
             Figure::IdleMemory => "memory idle, MB",
             Figure::LoadedMemory => "memory under load, MB",
             Figure::ConnectionMemory => "memory per idle connection, KB",
@@ -460,6 +494,8 @@ impl Figure {
             Figure::Max => measured.max_ms,
             Figure::P99BesideWarm => measured.p99_beside_warm_ms,
             Figure::ColdToWarm => measured.cold_to_warm,
+            Figure::P99Alone => measured.p99_alone_ms,
+            Figure::BesideToAlone => measured.beside_to_alone,
             Figure::IdleMemory => measured.idle_megabytes,
             Figure::LoadedMemory => measured.loaded_megabytes,
             Figure::ConnectionMemory => measured.kilobytes_per_connection,
