@@ -229,7 +229,7 @@ impl Log {
                 self.on_deleted(outcome.done(), events);
             }
             Step::Rename => self.on_renamed(now, outcome.done(), out, events),
-            Step::Truncate => self.on_cut(outcome.done(), out, events),
+            Step::Truncate => self.on_cut(now, outcome.done(), out, events),
             Step::Remove => self.on_removed(now, outcome.done(), out, events),
         }
         match self.state {

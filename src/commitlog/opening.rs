@@ -106,9 +106,9 @@ pub(crate) struct Opening {
     /// Where the segments begin that were recovered: their `.txnindex` is made again.
     recovered: Vec<Offset>,
     set_aside: Vec<FileRef>,
-    /// Whether a segment was set aside by this opening. It must not be back after a loss of power,
-    /// beside what will have been written in its place.
-    has_cut: bool,
+    /// Whether all segments were set aside. They must not be back after a loss of power, beside
+    /// what will have been written in their place.
+    begins_anew: bool,
     /// Files that go before the log is open: a new segment could have their names.
     leftovers: Vec<String>,
     cases: Cases,
@@ -161,6 +161,13 @@ enum Stage {
     LoadingTimes(SegmentFiles, Bytes),
     LoadingFirst(Box<Walk>),
     Walking(Box<Walk>),
+    /// The log ends in this segment, and the ones behind it get the names of deleted ones.
+    SettingLaterAside {
+        walk: Box<Walk>,
+        outstanding: u32,
+        /// Whether the names become durable just now.
+        syncs: bool,
+    },
     /// Effects whose outcomes only have to be good; then the next segment.
     Settling {
         outstanding: u32,
@@ -248,7 +255,7 @@ impl Opening {
             last: Last::default(),
             recovered: Vec::new(),
             set_aside: Vec::new(),
-            has_cut: false,
+            begins_anew: false,
             leftovers: Vec::new(),
             cases: Cases::default(),
         }
@@ -451,6 +458,19 @@ impl Opening {
                     return self.next_segment(now, out);
                 }
                 self.stage = Stage::Settling { outstanding: outstanding - 1 };
+            }
+            Stage::SettingLaterAside { walk, outstanding, syncs } => {
+                done_or_missing(outcome)?;
+                if outstanding > 1 {
+                    let outstanding = outstanding - 1;
+                    self.stage = Stage::SettingLaterAside { walk, outstanding, syncs };
+                } else if syncs {
+                    return self.set_later_aside(now, walk, out);
+                } else {
+                    let directory = self.params.directory.clone();
+                    out.push(FileEffect::SyncDirectory { token: STEP, directory });
+                    self.stage = Stage::SettingLaterAside { walk, outstanding: 1, syncs: true };
+                }
             }
             Stage::Ending { outstanding } => {
                 done_or_missing(outcome)?;
@@ -718,30 +738,49 @@ impl Opening {
             let walk = self.recovering(walk.files);
             return self.walk_on(now, walk, out);
         }
-        self.end_segment(now, *walk, out)
+        self.end_segment(now, walk, out)
     }
 
-    fn end_segment(&mut self, now: Now, mut walk: Walk, out: &mut Out) -> IoResult<Progress> {
+    /// Ends a segment, and with it the log, where what follows does not belong to it.
+    fn end_segment(&mut self, now: Now, walk: Box<Walk>, out: &mut Out) -> IoResult<Progress> {
+        let end = walk.end;
+        if let Some(invalid) = walk.invalid {
+            let lost = walk.files.log_bytes - walk.valid_bytes;
+            let case = if invalid == Invalid::Torn { Case::Torn } else { Case::Corrupt };
+            self.note(case, format_args!("the log ends at {end}, {lost} bytes go"));
+        } else if walk.recovers && self.waiting.front().is_some_and(|next| self.lacks(end, next)) {
+            // The end of the segment was lost with the power, whole batches of it, while what was
+            // written to the next one later was not.
+            self.note(Case::BatchesMissing, format_args!("the log ends at {end}"));
+        } else {
+            return self.take_segment(now, *walk, out);
+        }
+        self.set_later_aside(now, walk, out)
+    }
+
+    /// Sets the segments behind the end of the log aside, the newest first, and each durably before
+    /// anything else is done: after a loss of power none may be back behind what the log has by
+    /// then, and none where the one before it is gone.
+    fn set_later_aside(&mut self, now: Now, walk: Box<Walk>, out: &mut Out) -> IoResult<Progress> {
+        let Some(files) = self.waiting.pop_back() else {
+            return self.take_segment(now, *walk, out);
+        };
+        let segment = files.segment(&self.params.directory, 0);
+        let outstanding = self.set_segment_aside(&segment, out);
+        self.stage = Stage::SettingLaterAside { walk, outstanding, syncs: false };
+        Ok(Progress::Going)
+    }
+
+    /// Takes a segment over, cut to what is valid.
+    fn take_segment(&mut self, now: Now, mut walk: Walk, out: &mut Out) -> IoResult<Progress> {
         let bytes = u32::try_from(walk.valid_bytes).expect("longer ones were refused");
         let mut segment = walk.files.segment(&self.params.directory, bytes);
         segment.log = walk.log;
         let mut outstanding = 0;
-        if let Some(invalid) = walk.invalid {
-            let (lost, end) = (walk.files.log_bytes - walk.valid_bytes, walk.end);
-            let case = if invalid == Invalid::Torn { Case::Torn } else { Case::Corrupt };
-            self.note(case, format_args!("the log ends at {end}, {lost} bytes go"));
+        if walk.invalid.is_some() {
             let length = walk.valid_bytes;
             out.push(FileEffect::Truncate { token: STEP, file: segment.log.clone(), length });
             outstanding += 1;
-            outstanding += self.set_waiting_aside(out);
-        } else if walk.recovers
-            && self.waiting.front().is_some_and(|next| self.lacks(walk.end, next))
-        {
-            // The end of the segment was lost with the power, whole batches of it, while what was
-            // written to the next one later was not.
-            let end = walk.end;
-            self.note(Case::BatchesMissing, format_args!("the log ends at {end}"));
-            outstanding += self.set_waiting_aside(out);
         }
         if !self.waiting.is_empty() {
             walk.marks.settle();
@@ -785,6 +824,7 @@ impl Opening {
         if !self.segments.is_empty() && self.last.end < start {
             let end = self.last.end;
             self.note(Case::EndsBeforeStart, format_args!("it ends at {end}, begins at {start}"));
+            self.begins_anew = true;
             for segment in std::mem::take(&mut self.segments) {
                 outstanding += self.set_segment_aside(&segment, out);
             }
@@ -862,7 +902,7 @@ impl Opening {
     }
 
     /// Makes durable what a killed process had written and not synced, since it will be read from
-    /// now on and a loss of power must not take it back, and that segments were set aside. The
+    /// now on and a loss of power must not take it back, and that all were set aside. The
     /// earlier segments were synced when their recovery ended. Returns the number of outcomes.
     fn sync_recovered(&mut self, out: &mut Out) -> u32 {
         let end = self.last.end;
@@ -875,7 +915,7 @@ impl Opening {
             out.push(FileEffect::Sync { token: STEP, file });
             outstanding += 1;
         }
-        if is_ahead || self.has_cut {
+        if is_ahead || self.begins_anew {
             let directory = self.params.directory.clone();
             out.push(FileEffect::SyncDirectory { token: STEP, directory });
             outstanding += 1;
@@ -915,19 +955,8 @@ impl Opening {
         }))
     }
 
-    /// Sets all segments aside that come behind the one that ends the log.
-    fn set_waiting_aside(&mut self, out: &mut Out) -> u32 {
-        let mut outstanding = 0;
-        for files in std::mem::take(&mut self.waiting) {
-            let segment = files.segment(&self.params.directory, 0);
-            outstanding += self.set_segment_aside(&segment, out);
-        }
-        outstanding
-    }
-
     /// Gives the files of a segment the suffix of deleted ones. Returns the number of outcomes.
     fn set_segment_aside(&mut self, segment: &Segment, out: &mut Out) -> u32 {
-        self.has_cut = true;
         let files = segment.set_aside(&self.params.directory, |_| STEP, out);
         let outstanding = u32::try_from(files.len()).expect("a segment has few files");
         self.set_aside.extend(files);

@@ -3,7 +3,7 @@
 //! `index.interval.bytes=2048`, 60 records in each codec, closed in order).
 
 use api::{FileEffect, FileSlice, IoErrorKind, Part};
-use base::{Duration, LeaderEpoch, Offset, Uuid};
+use base::{Duration, Instant, LeaderEpoch, Now, Offset, Uuid};
 use bytes::Bytes;
 use proptest::prelude::*;
 use records::{Batch, BatchBuilder, Batches, Compression, NewRecord};
@@ -1303,4 +1303,71 @@ fn a_name_that_there_is_no_space_for_is_tried_again() {
     bench.log.rename("t-0", &mut bench.out);
     bench.run();
     assert_eq!(bench.log.state(), LogState::Failed);
+}
+
+/// Performs effects until nothing is left to do, and takes down in order which names of `.log`
+/// files change, that they are made durable, and which are cut.
+fn names_and_cuts(bench: &mut Bench) -> Vec<String> {
+    let mut taken = Vec::new();
+    while !bench.out.is_empty() {
+        for effect in std::mem::take(&mut bench.out) {
+            taken.extend(match &effect {
+                FileEffect::Rename { from, .. } if from.extension() == Some("log".as_ref()) => {
+                    Some(format!("set aside {}", base_of(from)))
+                }
+                FileEffect::Truncate { file, .. }
+                    if file.path().extension() == Some("log".as_ref()) =>
+                {
+                    Some(format!("cut {}", base_of(&file.path())))
+                }
+                FileEffect::SyncDirectory { .. } => Some("sync names".to_owned()),
+                _ => None,
+            });
+            let (step, outcome) = bench.disk.perform(effect).expect("it has an outcome");
+            bench.log.on_file(bench.now, step, outcome, &mut bench.out, &mut bench.events);
+        }
+    }
+    taken
+}
+
+fn base_of(path: &std::path::Path) -> i64 {
+    let stem = path.file_stem().expect("it has a name").to_string_lossy().into_owned();
+    stem.parse().expect("it is an offset")
+}
+
+/// After a loss of power a segment must not be back behind what was appended since, nor be there
+/// without the one before it.
+#[test]
+fn segments_behind_the_end_go_durably_one_by_one_before_anything_else() {
+    let bases: Vec<i64> = {
+        let bench = Bench::open(fixture(), fixture_config(), clean());
+        let logs = bench.disk.files.keys().filter(|path| path.extension() == Some("log".as_ref()));
+        logs.map(|path| base_of(path)).collect()
+    };
+    assert!(bases.len() >= 4, "{bases:?}");
+    let (cut, later) = (bases[1], &bases[2..]);
+    let mut wanted: Vec<String> = Vec::new();
+    for base in later.iter().rev() {
+        wanted.extend([format!("set aside {base}"), "sync names".to_owned()]);
+    }
+    wanted.push(format!("cut {cut}"));
+
+    let mut disk = fixture();
+    let log = Bench::path(&format!("{cut:020}.log"));
+    disk.files.get_mut(&log).expect("there")[200] ^= 1;
+    let mut out = Vec::new();
+    let params = testing::params(fixture_config());
+    let found = Checkpoints { recovery_point: Offset(cut), ..Checkpoints::default() };
+    let log = Log::open(params, found, &mut out);
+    let now = Now { mono: Instant::from_nanos(1), wall_ms: 1_000_000 };
+    let mut bench = Bench { disk, log, out, events: Vec::new(), now };
+    let taken = names_and_cuts(&mut bench);
+    assert_eq!(taken[..wanted.len()], wanted[..], "when it is recovered");
+
+    let mut bench = Bench::open(fixture(), fixture_config(), clean());
+    let batches = fixture_batches().into_iter().map(|batch| batch.header().base_offset);
+    let within = batches.filter(|base| *base > Offset(cut)).min().expect("it has several");
+    bench.log.truncate_to(bench.now, within, &mut bench.out, &mut bench.events);
+    let taken = names_and_cuts(&mut bench);
+    assert_eq!(taken[..wanted.len()], wanted[..], "when its end is cut off");
 }

@@ -29,15 +29,22 @@ pub struct OffsetOutOfRange {
 pub(super) struct Cutting {
     offset: Offset,
     stage: CuttingStage,
+    /// The segments that go, the newest last.
+    dropped: Vec<Segment>,
+    /// What stays of the last one that does, in bytes.
+    position: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CuttingStage {
     /// Until nothing is on its way to the disk, and the place of the offset is known.
     Waiting,
-    Cutting {
-        outstanding: u32,
-    },
+    /// The newest of the segments that go gets the names of a deleted one.
+    Dropping { outstanding: u32 },
+    /// These become durable.
+    Syncing,
+    /// The last segment that stays is cut.
+    Truncating,
     /// The last segment is loaded again, as when a log is opened.
     Opening,
 }
@@ -181,7 +188,12 @@ impl Log {
     ) {
         assert_eq!(self.state, LogState::Open, "only an open log is cut");
         assert!(self.cutting.is_none(), "a log is cut once at a time");
-        self.cutting = Some(Cutting { offset, stage: CuttingStage::Waiting });
+        self.cutting = Some(Cutting {
+            offset,
+            stage: CuttingStage::Waiting,
+            dropped: Vec::new(),
+            position: 0,
+        });
         self.cut_on(now, out, events);
     }
 
@@ -414,25 +426,14 @@ impl Log {
 
     /// Keeps `keep` segments, the last of them up to `position`.
     fn cut_at(&mut self, now: Now, keep: usize, position: u32, out: &mut LogEffects) {
-        let offset = self.cutting.as_ref().expect("it is being cut").offset;
-        tracing::info!(partition = %self.partition, %offset, keep, "the end of the log is cut off");
-        let before = out.len();
         let dropped = self.segments.split_off(keep);
-        let due = now.mono + self.config.file_delete_delay;
-        let token = LogStep(Step::Truncate);
-        for segment in &dropped {
-            for file in segment.set_aside(&self.directory, |_| token, out) {
-                self.set_aside.push_back((due, file));
-            }
-        }
-        if let Some(last) = self.segments.last_mut() {
-            last.bytes = position;
-            let (file, length) = (last.log.clone(), u64::from(position));
-            out.push(FileEffect::Truncate { token, file, length });
-        } else {
+        let cutting = self.cutting.as_mut().expect("it is being cut");
+        let offset = cutting.offset;
+        tracing::info!(partition = %self.partition, %offset, keep, "the end of the log is cut off");
+        (cutting.dropped, cutting.position) = (dropped, position);
+        if keep == 0 {
             self.log_start_offset = offset;
         }
-        let outstanding = u32::try_from(out.len() - before).expect("segments are few");
         self.forget_places();
         self.tail.clear();
         self.forget_searches();
@@ -441,12 +442,34 @@ impl Log {
         self.dirty_at_most_from(offset);
         self.aborted.truncate_from_end(offset);
         self.writer.flushed_end = self.writer.flushed_end.min(offset);
+        self.drop_newest(now, out);
+    }
+
+    /// Sets the newest segment aside that goes, durably before the one before it, and all before
+    /// the last that stays is cut: after a loss of power there is no gap, and none is back behind
+    /// what was appended since.
+    fn drop_newest(&mut self, now: Now, out: &mut LogEffects) {
         let cutting = self.cutting.as_mut().expect("it is being cut");
-        cutting.stage = CuttingStage::Cutting { outstanding };
+        let token = LogStep(Step::Truncate);
+        if let Some(segment) = cutting.dropped.pop() {
+            let files = segment.set_aside(&self.directory, |_| token, out);
+            let outstanding = u32::try_from(files.len()).expect("a segment has few files");
+            cutting.stage = CuttingStage::Dropping { outstanding };
+            let due = now.mono + self.config.file_delete_delay;
+            self.set_aside.extend(files.into_iter().map(|file| (due, file)));
+        } else if let Some(last) = self.segments.last_mut() {
+            last.bytes = cutting.position;
+            let (file, length) = (last.log.clone(), u64::from(cutting.position));
+            out.push(FileEffect::Truncate { token, file, length });
+            cutting.stage = CuttingStage::Truncating;
+        } else {
+            self.open_again(out);
+        }
     }
 
     pub(super) fn on_cut(
         &mut self,
+        now: Now,
         result: IoResult<()>,
         out: &mut LogEffects,
         events: &mut Vec<LogEvent>,
@@ -456,12 +479,22 @@ impl Log {
             _ => {}
         }
         let Some(cutting) = &mut self.cutting else { return };
-        let CuttingStage::Cutting { outstanding } = &mut cutting.stage else { return };
-        *outstanding -= 1;
-        if *outstanding > 0 {
-            return;
+        match &mut cutting.stage {
+            CuttingStage::Dropping { outstanding } if *outstanding > 1 => *outstanding -= 1,
+            CuttingStage::Dropping { .. } => {
+                cutting.stage = CuttingStage::Syncing;
+                let directory = self.directory.clone();
+                out.push(FileEffect::SyncDirectory { token: LogStep(Step::Truncate), directory });
+            }
+            CuttingStage::Syncing => self.drop_newest(now, out),
+            CuttingStage::Truncating => self.open_again(out),
+            CuttingStage::Waiting | CuttingStage::Opening => {}
         }
-        cutting.stage = CuttingStage::Opening;
+    }
+
+    /// Loads what is left, as when a log is opened.
+    fn open_again(&mut self, out: &mut LogEffects) {
+        self.cutting.as_mut().expect("it is being cut").stage = CuttingStage::Opening;
         let found = Checkpoints {
             clean_shutdown: true,
             recovery_point: self.writer.flushed_end,
