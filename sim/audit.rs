@@ -51,6 +51,7 @@ impl<N: Node> Simulation<N> {
             lasting::check_size(partition, log.bytes).map_err(at)?;
             order::check(partition, &log.records).map_err(at)?;
             self.history.counts.compacted += compacted;
+            self.read_within(auditor, place, &log.records)?;
             logs.insert(place, log.records);
         }
         if self.history.is_whole {
@@ -63,7 +64,7 @@ impl<N: Node> Simulation<N> {
     }
 
     /// Creates what is missing, and waits until every partition has a leader.
-    fn find_topics(&mut self, auditor: usize) -> Result<(), Violation> {
+    pub(crate) fn find_topics(&mut self, auditor: usize) -> Result<(), Violation> {
         for _ in 0..ATTEMPTS_MAX {
             if let Some((topic, id)) = self.doomed() {
                 let delete = DeleteTopic::new(&mut self.history, topic, id);
@@ -153,7 +154,9 @@ impl<N: Node> Simulation<N> {
             let before = count(&self.history);
             let fetch = self.session_fetch(auditor, places);
             self.call(auditor, fetch)?;
-            if count(&self.history) == before {
+            // Where it began to read may be gone by then, and it asks where the log begins now, as
+            // every consumer does.
+            if count(&self.history) == before && !self.find_starts(auditor, places)? {
                 break;
             }
         }
@@ -182,6 +185,18 @@ impl<N: Node> Simulation<N> {
             })?;
         }
         Ok(())
+    }
+
+    /// Asks where these logs begin. Whether one begins later than was known.
+    fn find_starts(&mut self, auditor: usize, places: &[Place]) -> Result<bool, Violation> {
+        let mut has_moved = false;
+        for &place in places {
+            let before = self.history.partition(place).start;
+            let start_of = ListOffsets::start_of(&self.history, place);
+            self.call(auditor, Operation::ListOffsets(start_of))?;
+            has_moved |= self.history.partition(place).start > before;
+        }
+        Ok(has_moved)
     }
 
     /// A topic whose deletion nobody has acknowledged.
@@ -227,6 +242,37 @@ impl<N: Node> Simulation<N> {
         }
         let collected = self.history.collected.take().unwrap_or_default();
         Ok(collected.into_values().next().unwrap_or_default())
+    }
+
+    /// Reads from some offsets within a log, which its indexes find: as many as are asked for.
+    fn read_within(
+        &mut self,
+        auditor: usize,
+        place: Place,
+        log: &[(i64, RecordId)],
+    ) -> Result<(), Violation> {
+        for turn in 0..self.places_within.min(log.len()) {
+            let index = match self.places_within {
+                usize::MAX => turn,
+                _ => self.random.below(log.len() as u64) as usize,
+            };
+            let (offset, record) = log[index];
+            self.history.collected = Some(BTreeMap::new());
+            let fetch = Fetch::new(&self.history, &[(place, offset)], 13, 0, 1);
+            self.call(auditor, Operation::Fetch(fetch))?;
+            let found = self.history.collected.take().unwrap_or_default();
+            let found = found.get(&place).and_then(|read| read.records.first()).copied();
+            let name = self.history.name(place);
+            let partition = self.history.partition(place);
+            // It may have been deleted since, or have made room for a newer one of its key.
+            let is_cut = partition.start_max > offset;
+            let newer = log[index + 1..].iter().any(|(_, newer)| newer.key() == record.key());
+            let may_go = partition.is_compacted && (newer || record.is_tombstone());
+            ensure(is_cut || may_go || found == Some((offset, record)), || {
+                format!("{name} has {record:?} at {offset}, and a fetch from there {found:?}")
+            })?;
+        }
+        Ok(())
     }
 
     /// A partition that is whole takes a batch, and gives it back.

@@ -127,9 +127,7 @@ impl Client {
             let number = connection.number;
             let is_member = self.plan.group.is_some();
             let is_idempotent = !is_member && random.chance(40);
-            let operation = is_idempotent
-                .then(|| idempotent::sample(random, history, &mut self.memory.producer, number))
-                .flatten();
+            let operation = is_idempotent.then(|| self.idempotent(random, history)).flatten();
             let operation = operation
                 .unwrap_or_else(|| Operation::sample(random, history, &mut self.memory, number));
             self.send(world, history, operation);
@@ -139,6 +137,12 @@ impl Client {
             return Wish::PauseReading;
         }
         Wish::GoOn
+    }
+
+    /// What its idempotent producer sends next, if anything.
+    pub fn idempotent(&mut self, random: &mut Random, history: &mut History) -> Option<Operation> {
+        let number = self.connection_number()?;
+        idempotent::sample(random, history, &mut self.memory.producer, number)
     }
 
     /// Sends one operation.

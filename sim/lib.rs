@@ -10,6 +10,7 @@
 //! same workload can judge any broker.
 
 pub mod audit;
+pub mod boundaries;
 pub mod checkers;
 pub mod client;
 pub mod commits;

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::process::ExitCode;
 
 use clap::{Parser, ValueEnum};
-use fakeworld::Planted;
+use fakeworld::{CrashPoint, Moment, Planted, Rest};
+use sim::boundaries::{Course, changes, crash_at, points};
 use sim::history::Counts;
 use sim::lie::Lie;
 use sim::node::RealNode;
@@ -27,6 +28,9 @@ struct Arguments {
     /// Plant a fault into the driver or into the broker's answers, and expect that it is found.
     #[arg(long)]
     plant: Option<Plant>,
+    /// Crash a short course of the node at every change of its disk, in all ways, instead.
+    #[arg(long, conflicts_with = "plant")]
+    boundaries: bool,
     /// How many lines of the trace to show of a run that failed.
     #[arg(long, value_name = "LINES", default_value_t = TAIL_LINES)]
     trace: usize,
@@ -83,6 +87,9 @@ fn parse_range(text: &str) -> Result<Range<u64>, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.boundaries {
+        return run_boundaries(&arguments);
+    }
     let plant = arguments.plant;
     let seeds = match arguments.seed {
         Some(seed) => seed..seed + 1,
@@ -113,6 +120,44 @@ fn main() -> ExitCode {
     }
     println!("seeds {}..{}: nothing found; {total}", seeds.start, seeds.end);
     if plant.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Goes through every course, once for each crash. What is drawn comes from the seeds; what is not
+/// is the same for all of them, and left out but for the first.
+fn run_boundaries(arguments: &Arguments) -> ExitCode {
+    for &course in Course::ALL {
+        let changes = match changes(RealNode::new, course) {
+            Ok(changes) => changes,
+            Err(violation) => {
+                println!("{course:?} without a crash: {violation}");
+                return ExitCode::FAILURE;
+            }
+        };
+        let points = points(&changes, true);
+        let mut crashes = 0;
+        for (seed, point) in arguments.seeds.clone().flat_map(|seed| {
+            let is_new = move |point: &&CrashPoint| {
+                seed == arguments.seeds.start
+                    || point.rest == Rest::Drawn
+                    || point.moment == Moment::Within
+            };
+            points.iter().filter(is_new).map(move |point| (seed, *point))
+        }) {
+            crashes += 1;
+            let options = Options { seed, ..Options::default() };
+            if let Err(violation) = crash_at(RealNode::new, course, point, options).outcome {
+                let options = Options { trace_lines: arguments.trace.max(1), ..options };
+                for line in crash_at(RealNode::new, course, point, options).lines {
+                    println!("{line}");
+                }
+                println!("{course:?}, seed {seed}, {point:?}: {violation}");
+                return ExitCode::FAILURE;
+            }
+        }
+        let changes = changes.len();
+        println!("{course:?}: {changes} changes of the disk, {crashes} crashes, nothing found");
+    }
+    ExitCode::SUCCESS
 }
 
 fn run_seed(seed: u64, plant: Option<Plant>, trace_lines: usize) -> Report {

@@ -19,6 +19,8 @@ use crate::terms::SECOND_DIRECTORY;
 pub const PORT: u16 = 9092;
 /// How long the node may take, once faults are over, until everything is answered.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(60);
+/// From so many offsets that are drawn an audit reads each log, besides its start.
+const PLACES_WITHIN: usize = 4;
 /// How long an orderly stop may take.
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -97,6 +99,9 @@ pub struct Simulation<N: Node> {
     is_mended: bool,
     timers: Vec<Timer>,
     pub(crate) exit: Option<Exit>,
+    /// From how many offsets an audit reads each log, besides its start: all, or some that are
+    /// drawn.
+    pub(crate) places_within: usize,
 }
 
 impl<N: Node> fmt::Debug for Simulation<N> {
@@ -107,12 +112,17 @@ impl<N: Node> fmt::Debug for Simulation<N> {
 
 /// Runs one seed. A panic of a machine is a violation like any other.
 pub fn run<N: Node>(make_node: impl FnOnce(&Scenario) -> N, options: Options) -> Report {
-    let mut simulation = Simulation::new(make_node, options);
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| simulation.run()));
-    let outcome = caught.unwrap_or_else(|panic| Err(Violation(panic_sentence(&*panic))));
-    let trace = simulation.world.trace();
-    let lines = trace.lines().map(str::to_owned).collect();
-    Report { outcome: outcome.map(|()| simulation.history.counts), hash: trace.hash(), lines }
+    let random = Random::new(options.seed);
+    let (scenario, history) = Scenario::draw(&random, N::IS_WHOLE);
+    let mut simulation = Simulation::assemble(scenario, history, make_node, options);
+    let outcome = guarded(|| simulation.run());
+    simulation.report(outcome)
+}
+
+/// Takes a panic of a machine for a violation.
+pub(crate) fn guarded<T>(body: impl FnOnce() -> Result<T, Violation>) -> Result<T, Violation> {
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+    caught.unwrap_or_else(|panic| Err(Violation(panic_sentence(&*panic))))
 }
 
 fn panic_sentence(panic: &(dyn std::any::Any + Send)) -> String {
@@ -122,10 +132,15 @@ fn panic_sentence(panic: &(dyn std::any::Any + Send)) -> String {
 }
 
 impl<N: Node> Simulation<N> {
-    fn new(make_node: impl FnOnce(&Scenario) -> N, options: Options) -> Self {
+    /// A world with the disk of a node, and clients that are not connected.
+    pub(crate) fn assemble(
+        scenario: Scenario,
+        history: History,
+        make_node: impl FnOnce(&Scenario) -> N,
+        options: Options,
+    ) -> Self {
         let random = Random::new(options.seed);
-        let (scenario, mut history) = Scenario::draw(&random, N::IS_WHOLE);
-        history.lie = options.lie;
+        let history = History { lie: options.lie, ..history };
         let world = World::new(WorldOptions {
             seed: random.fork("world").next_u64(),
             faults: scenario.faults.clone(),
@@ -146,14 +161,33 @@ impl<N: Node> Simulation<N> {
             is_mended: false,
             timers: Vec::new(),
             exit: None,
+            places_within: PLACES_WITHIN,
         }
     }
 
-    fn run(&mut self) -> Result<(), Violation> {
+    /// What came of it.
+    pub(crate) fn report(&self, outcome: Result<(), Violation>) -> Report {
+        let trace = self.world.trace();
+        let lines = trace.lines().map(str::to_owned).collect();
+        Report { outcome: outcome.map(|()| self.history.counts), hash: trace.hash(), lines }
+    }
+
+    /// Formats a node and starts it, in a world without clients and faults of its own.
+    pub(crate) fn begin_calmly(&mut self) -> Result<(), Violation> {
+        self.winds_down = true;
+        self.places_within = usize::MAX;
+        self.begin()
+    }
+
+    fn begin(&mut self) -> Result<(), Violation> {
         self.world.add_node();
         let mut random = self.random.fork("node");
         self.node.format(self.world.disk(0), &mut random);
-        self.start_node()?;
+        self.start_node()
+    }
+
+    fn run(&mut self) -> Result<(), Violation> {
+        self.begin()?;
         self.schedule();
         self.pump(Instant::ZERO + self.scenario.length, |_| false)?;
         self.calm_down()?;
@@ -354,7 +388,7 @@ impl<N: Node> Simulation<N> {
         Ok(())
     }
 
-    fn start_if_down(&mut self) -> Result<(), Violation> {
+    pub(crate) fn start_if_down(&mut self) -> Result<(), Violation> {
         if self.world.is_running(0) { Ok(()) } else { self.start_node() }
     }
 
@@ -395,7 +429,7 @@ impl<N: Node> Simulation<N> {
         self.start_if_down()
     }
 
-    fn stop_in_order(&mut self) -> Result<(), Violation> {
+    pub(crate) fn stop_in_order(&mut self) -> Result<(), Violation> {
         self.world.stop(0);
         let until = self.world.now() + STOPS_WITHIN;
         self.pump(until, |simulation| simulation.exit.is_some())?;
@@ -440,6 +474,28 @@ impl<N: Node> Simulation<N> {
         };
         let is_answered = self.pump(until, answered)?;
         ensure(is_answered && self.clients[auditor].is_connected(), || sentence)
+    }
+
+    /// Sends an operation and waits for its answer, which is judged, or for the crash of the node.
+    pub(crate) fn call_or_crash(
+        &mut self,
+        auditor: usize,
+        operation: Operation,
+    ) -> Result<(), Violation> {
+        let sentence = format!("the node does not answer {operation:?}");
+        self.clients[auditor].send(&mut self.world, &mut self.history, operation);
+        let until = self.world.now() + CONVERGES_WITHIN;
+        let is_over = |simulation: &Self| {
+            let client = &simulation.clients[auditor];
+            simulation.exit.is_some() || client.is_connected() && client.waits_for().is_none()
+        };
+        let is_over = self.pump(until, is_over)?;
+        ensure(is_over, || sentence)
+    }
+
+    /// What the idempotent producer of a client sends next, if anything.
+    pub(crate) fn idempotent(&mut self, client: usize) -> Option<Operation> {
+        self.clients[client].idempotent(&mut self.random, &mut self.history)
     }
 
     /// The next request of the auditor's session about these partitions.

@@ -22,7 +22,7 @@ enum Command {
     Test(test::Options),
     /// Run what takes long, in full: `campaign` for all of it, `campaign recovery` for one.
     Campaign {
-        /// Which one: `fuzz`, or one of `tests/cases/campaign.rs`.
+        /// Which one: `fuzz`, `boundaries`, or one of `tests/cases/campaign.rs`.
         name: Option<String>,
     },
     /// Take the facts of Kafka's message schemas from the jars into our own text.
@@ -80,17 +80,20 @@ fn main() -> ExitCode {
 }
 
 /// The tests of campaigns in their full form, one after the other, against the release build, and
-/// the fuzz targets.
+/// the fuzz targets and the crashes at every change of a disk.
 fn run_campaign(name: &str) -> Result<(), String> {
     let filter = format!("campaign::{name}");
     let fuzz: &[&str] = &["run", "--quiet", "--profile", "sim", "-p", "fuzz"];
+    let sim = ["run", "--quiet", "--profile", "sim", "-p", "sim"];
+    let boundaries = &[&sim[..], &["--", "--boundaries", "--seeds", "0..10"]].concat()[..];
     let tests: [&[&str]; 2] = [
         &["build", "--release", "--quiet"],
         &["test", "--quiet", "-p", "blackbox", "--test", "cases", "--", &filter, "--nocapture"],
     ];
     let lines = match name {
         "fuzz" => vec![fuzz],
-        "" => vec![tests[0], tests[1], fuzz],
+        "boundaries" => vec![boundaries],
+        "" => vec![tests[0], tests[1], boundaries, fuzz],
         _ => tests.to_vec(),
     };
     for line in lines {

@@ -10,6 +10,7 @@ use api::{DirectoryEntry, IoError, IoErrorKind, IoResult, Space};
 use base::Random;
 
 use crate::content::{Content, Left};
+use crate::fault::Rest;
 
 /// Unreachable files are dropped whenever this many were made since the last time.
 const SWEEP_EVERY_INODES: usize = 256;
@@ -327,10 +328,14 @@ impl Disk {
         Space { total_bytes: self.capacity_bytes, usable_bytes: self.room_bytes() }
     }
 
-    /// The power is lost: what was synced stays, and a part of the rest.
-    pub(crate) fn lose_power(&mut self, random: &mut Random) {
+    /// The power is lost: what was synced stays, and of the rest what is said or drawn.
+    pub(crate) fn lose_power(&mut self, rest: Rest, random: &mut Random) {
         let pending = std::mem::take(&mut self.pending);
-        let way = random.below(4);
+        let way = match rest {
+            Rest::Nothing | Rest::Bytes => 0,
+            Rest::Names => 1,
+            Rest::Drawn => random.below(4),
+        };
         let prefix = random.below(pending.len() as u64 + 1) as usize;
         for (index, change) in pending.iter().enumerate() {
             let kept = match way {
@@ -345,8 +350,14 @@ impl Disk {
                 self.make_durable(change);
             }
         }
-        let left = [Left::Nothing, Left::Everything, Left::Torn, Left::Torn];
-        let left = left[random.below(4) as usize];
+        let left = match rest {
+            Rest::Nothing | Rest::Names => Left::Nothing,
+            Rest::Bytes => Left::Everything,
+            Rest::Drawn => {
+                let all = [Left::Nothing, Left::Everything, Left::Torn, Left::Torn];
+                all[random.below(4) as usize]
+            }
+        };
         for node in self.nodes.values_mut() {
             match node {
                 Node::File { content, open, .. } => {
@@ -538,7 +549,7 @@ mod tests {
         let mut fates = (false, false);
         for seed in 0..50 {
             let mut disk = make();
-            disk.lose_power(&mut Random::new(seed));
+            disk.lose_power(Rest::Drawn, &mut Random::new(seed));
             match disk.peek(path(at)) {
                 Some(_) => fates.0 = true,
                 None => fates.1 = true,
@@ -573,7 +584,7 @@ mod tests {
         };
         for seed in 0..50 {
             let mut disk = make();
-            disk.lose_power(&mut Random::new(seed));
+            disk.lose_power(Rest::Drawn, &mut Random::new(seed));
             let bytes = disk.peek(path("/data/final")).map(<[u8]>::to_vec);
             assert!(matches!(bytes.as_deref(), Some(b"old" | b"new")), "{bytes:?}");
         }
@@ -587,7 +598,7 @@ mod tests {
         write(&mut disk, "/a/x", b"x");
         disk.rename(path("/a/x"), path("/b/x"), 0).expect("is there");
         disk.sync_directory(path("/b")).expect("is there");
-        disk.lose_power(&mut Random::new(1));
+        disk.lose_power(Rest::Drawn, &mut Random::new(1));
         assert_eq!(disk.files(), [PathBuf::from("/b/x")]);
     }
 

@@ -181,3 +181,41 @@ pub enum Crash {
     /// The machine loses power. What was synced survives, with a part of the rest.
     Machine,
 }
+
+/// A crash at one change of a disk, for whoever goes through all of them. A change is a write, an
+/// allocation, a cut, a sync that ends, or a change of names or its sync, as it is performed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CrashPoint {
+    /// At which change, from 0.
+    pub change: u64,
+    /// At which moment of it.
+    pub moment: Moment,
+    /// In which way.
+    pub crash: Crash,
+    /// What is left of the rest.
+    pub rest: Rest,
+}
+
+/// The moment of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// It is not performed.
+    Before,
+    /// A write is performed up to some byte; other changes are not.
+    Within,
+    /// It is performed, and nobody has heard of it.
+    After,
+}
+
+/// What a crash leaves of changes that were under way, and a loss of power of what was not synced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing.
+    Nothing,
+    /// Of what was not synced all names, and no bytes.
+    Names,
+    /// Of what was not synced all bytes, and no names.
+    Bytes,
+    /// What is drawn.
+    Drawn,
+}

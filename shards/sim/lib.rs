@@ -21,8 +21,11 @@ mod trace;
 mod world;
 
 pub use disk::Disk;
-pub use fault::{Crash, Delay, DiskFaults, FaultPlan, NetworkFaults, Planted, Trouble};
+pub use fault::{
+    Crash, CrashPoint, Delay, DiskFaults, FaultPlan, Moment, NetworkFaults, Planted, Rest, Trouble,
+};
 pub use network::ClientSocket;
 pub use process::{Exit, Seat};
+pub use storage::Change;
 pub use trace::{TRACE_LINES_MAX, Trace};
 pub use world::{NodeId, World, WorldEvent, WorldOptions};

@@ -10,7 +10,7 @@ use base::{Instant, Map, Random, ShardId, Token};
 use bytes::Bytes;
 
 use crate::disk::{Disk, OpenFile, error, no_space};
-use crate::fault::{Crash, Delay, DiskFaults, Planted, Trouble, strikes};
+use crate::fault::{Crash, CrashPoint, Delay, DiskFaults, Moment, Planted, Rest, Trouble, strikes};
 use crate::queue::Queue;
 
 /// Files whose order is remembered before those that are idle are forgotten.
@@ -41,9 +41,30 @@ enum What {
     },
 }
 
+/// A change of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Bytes were written.
+    Write,
+    /// A sync of a file or a directory has ended.
+    Sync,
+    /// Something else: a file was cut or got space, or a name was made, changed or removed.
+    Other,
+}
+
+/// Where changes of a disk are counted, and the crash that is to happen at one of them.
+#[derive(Debug)]
+struct Watch {
+    changes: Vec<Change>,
+    point: Option<CrashPoint>,
+}
+
 /// The disk of a node with what is under way to it.
 #[derive(Debug)]
 pub(crate) struct Storage {
+    watch: Option<Watch>,
+    /// The crash that is to happen now, and the effect that it interrupts.
+    crash_now: Option<(CrashPoint, Option<FileEffect<Token>>)>,
     pub(crate) disk: Disk,
     pub(crate) faults: DiskFaults,
     pub(crate) planted: Option<Planted>,
@@ -60,6 +81,8 @@ pub(crate) struct Storage {
 impl Storage {
     pub(crate) fn new(capacity_bytes: u64, faults: DiskFaults, random: Random) -> Self {
         Self {
+            watch: None,
+            crash_now: None,
             disk: Disk::new(capacity_bytes),
             faults,
             planted: None,
@@ -79,6 +102,29 @@ impl Storage {
             Some(trouble) => drop(self.troubles.insert(directory.to_owned(), trouble)),
             None => drop(self.troubles.remove(directory)),
         }
+    }
+
+    /// Counts the changes from now on, up to the crash that is to happen at one of them.
+    pub(crate) fn watch(&mut self, point: Option<CrashPoint>) {
+        self.watch = Some(Watch { changes: Vec::new(), point });
+    }
+
+    /// Ends counting: the changes so far.
+    pub(crate) fn watched(&mut self) -> Vec<Change> {
+        self.watch.take().map(|watch| watch.changes).unwrap_or_default()
+    }
+
+    /// The crash that is to happen now, with the effect that it interrupts.
+    pub(crate) fn crash_now(&mut self) -> Option<(CrashPoint, Option<FileEffect<Token>>)> {
+        self.crash_now.take()
+    }
+
+    /// Counts a change. The crash that is to happen at it.
+    fn count(&mut self, change: Change) -> Option<CrashPoint> {
+        let watch = self.watch.as_mut()?;
+        let number = watch.changes.len() as u64;
+        watch.changes.push(change);
+        watch.point.filter(|point| point.change == number)
     }
 
     /// When something takes place next.
@@ -147,6 +193,11 @@ impl Storage {
             }
             What::SyncBegins { token, file } => self.sync_begins(now, shard, token, &file),
             What::SyncEnds { token, file, path, sync } => {
+                let point = self.count(Change::Sync);
+                self.crash_now = point.map(|point| (point, None));
+                if point.is_some_and(|point| point.moment != Moment::After) {
+                    return self.disk.content(file.inode).sync_skipped(sync);
+                }
                 let result = self.sync_ends(&file, &path, sync);
                 self.done.push_back((shard, token, FileOutcome::Done(result)));
             }
@@ -166,13 +217,20 @@ impl Storage {
 
     /// The process, or the whole machine, ends now. What was under way may have been performed up
     /// to some point, and the last write of it in part; `cut` is a write that was being performed.
-    pub(crate) fn crash(&mut self, wall_ms: i64, crash: Crash, cut: Option<FileEffect<Token>>) {
+    pub(crate) fn crash(
+        &mut self,
+        wall_ms: i64,
+        crash: Crash,
+        rest: Rest,
+        cut: Option<FileEffect<Token>>,
+    ) {
+        (self.watch, self.crash_now) = (None, None);
         let under_way = self.steps.take_all(|_| true);
         if let Some(effect) = cut {
             self.perform_in_part(wall_ms, effect);
         }
         let planted = self.planted == Some(Planted::SendBeforeWrite);
-        let mut goes_on = !planted;
+        let mut goes_on = !planted && rest == Rest::Drawn;
         for step in under_way {
             match step.what {
                 What::Perform(effect) if goes_on => {
@@ -193,7 +251,7 @@ impl Storage {
         self.file_busy_until.clear();
         self.names_busy_until = Instant::ZERO;
         if crash == Crash::Machine {
-            self.disk.lose_power(&mut self.random);
+            self.disk.lose_power(rest, &mut self.random);
         }
     }
 
@@ -263,6 +321,14 @@ impl Storage {
     }
 
     fn perform(&mut self, wall_ms: i64, shard: ShardId, effect: FileEffect<Token>) {
+        if let Some(point) = change_of(&effect).and_then(|change| self.count(change)) {
+            let interrupted = match point.moment {
+                Moment::Before => return self.crash_now = Some((point, None)),
+                Moment::Within => return self.crash_now = Some((point, Some(effect))),
+                Moment::After => None,
+            };
+            self.crash_now = Some((point, interrupted));
+        }
         let (token, outcome) = match effect {
             FileEffect::Read { token, file, position, length } => {
                 (token, FileOutcome::Read(self.read(&file, position, length)))
@@ -404,6 +470,20 @@ impl Storage {
         }
         content.sync_ends(sync);
         Ok(())
+    }
+}
+
+/// What an effect changes, if anything; syncs of files count when they end.
+fn change_of(effect: &FileEffect<Token>) -> Option<Change> {
+    match effect {
+        FileEffect::Write { .. } => Some(Change::Write),
+        FileEffect::SyncDirectory { .. } => Some(Change::Sync),
+        FileEffect::Allocate { .. }
+        | FileEffect::Truncate { .. }
+        | FileEffect::Rename { .. }
+        | FileEffect::Remove { .. }
+        | FileEffect::MakeDirectory { .. } => Some(Change::Other),
+        _ => None,
     }
 }
 

@@ -10,11 +10,11 @@ use base::{Duration, Instant, Now, Random, ShardId, Token};
 use bytes::Bytes;
 
 use crate::disk::Disk;
-use crate::fault::{Crash, FaultPlan, Planted, Trouble, strikes};
+use crate::fault::{Crash, CrashPoint, FaultPlan, Planted, Rest, Trouble, strikes};
 use crate::network::{ClientSocket, Listener, Network, Place, Told};
 use crate::process::{Exit, Process, Seat, Waiting};
 use crate::queue::Queue;
-use crate::storage::Storage;
+use crate::storage::{Change, Storage};
 use crate::trace::Trace;
 
 /// A node of the world, from 0.
@@ -175,11 +175,11 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
     /// Crashes a node between two turns. A machine can lose its power while no process runs, too.
     pub fn crash(&mut self, node: NodeId, crash: Crash) {
         if self.is_running(node) {
-            self.end_process(node, Exit::Crashed(crash), None);
+            self.end_process(node, Exit::Crashed(crash), Rest::Drawn, None);
         } else if crash == Crash::Machine {
             self.note(format_args!("n{node} loses its power"), &[]);
             let wall_ms = self.clock_of(node).wall_ms;
-            self.nodes[node].storage.crash(wall_ms, crash, None);
+            self.nodes[node].storage.crash(wall_ms, crash, Rest::Drawn, None);
         }
     }
 
@@ -188,6 +188,24 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
     pub fn crash_after_effects(&mut self, node: NodeId, effects: u64, crash: Crash) {
         if let Some(process) = &mut self.nodes[node].process {
             process.effects_before_crash = Some((effects, crash));
+        }
+    }
+
+    /// Counts the changes of a node's disk from now on, and crashes the node at one of them, if a
+    /// point is given.
+    pub fn watch_changes(&mut self, node: NodeId, point: Option<CrashPoint>) {
+        self.nodes[node].storage.watch(point);
+    }
+
+    /// Ends counting: what was changed since, in order. A crash that was to come does not.
+    pub fn watched_changes(&mut self, node: NodeId) -> Vec<Change> {
+        self.nodes[node].storage.watched()
+    }
+
+    /// Crashes a node whose disk has come to the change at which it is to.
+    fn crash_if_due(&mut self, node: NodeId) {
+        if let Some((point, cut)) = self.nodes[node].storage.crash_now() {
+            self.end_process(node, Exit::Crashed(point.crash), point.rest, cut);
         }
     }
 
@@ -321,6 +339,7 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
             Source::Storage(node) => {
                 let wall_ms = self.clock_of(node).wall_ms;
                 self.nodes[node].storage.arrive(wall_ms);
+                self.crash_if_due(node);
                 self.hear_storage(node);
             }
         }
@@ -445,7 +464,7 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
                         Effect::File(effect) => Some(effect),
                         _ => None,
                     };
-                    self.end_process(node, Exit::Crashed(crash), cut);
+                    self.end_process(node, Exit::Crashed(crash), Rest::Drawn, cut);
                     return;
                 }
                 *left -= 1;
@@ -464,6 +483,7 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
             Effect::File(effect) => {
                 let wall_ms = self.clock_of(from.node).wall_ms;
                 self.nodes[from.node].storage.ask(self.now, wall_ms, from.shard, effect);
+                self.crash_if_due(from.node);
             }
             Effect::Socket(effect) => self.perform_socket(from, effect),
             Effect::Mesh { to, lane, message } => self.send_message(from, to, lane, message),
@@ -482,11 +502,11 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
                 self.network.shard_is_gone(self.now, from);
                 let process = self.process(from.node);
                 if process.has_stopped() {
-                    self.end_process(from.node, Exit::Stopped, None);
+                    self.end_process(from.node, Exit::Stopped, Rest::Drawn, None);
                 }
             }
             Effect::Fail { sentence } => {
-                self.end_process(from.node, Exit::Failed(sentence), None);
+                self.end_process(from.node, Exit::Failed(sentence), Rest::Drawn, None);
             }
         }
     }
@@ -598,7 +618,13 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
         }
     }
 
-    fn end_process(&mut self, node: NodeId, exit: Exit, cut: Option<FileEffect<Token>>) {
+    fn end_process(
+        &mut self,
+        node: NodeId,
+        exit: Exit,
+        rest: Rest,
+        cut: Option<FileEffect<Token>>,
+    ) {
         if self.nodes[node].process.is_none() {
             return;
         }
@@ -611,7 +637,7 @@ impl<M: fmt::Debug + Send + 'static> World<M> {
         self.network.node_is_gone(self.now, node);
         let state = &mut self.nodes[node];
         state.process = None;
-        state.storage.crash(wall_ms, crash, cut);
+        state.storage.crash(wall_ms, crash, rest, cut);
         if crash == Crash::Machine {
             // The machine boots: its monotonic clock begins anew.
             let boot_ms = self.streams.node.below(BOOT_MS_MAX);

@@ -27,14 +27,23 @@ impl DeleteRecords {
             let partition = history.partition(place);
             let from = partition.start.min(partition.end_shown);
             let room = (partition.end_shown - from) as u64;
-            let before = from + random.below(room + 1) as i64;
+            (place, from + random.below(room + 1) as i64)
+        });
+        let partitions = partitions.collect();
+        let version = version(random, 0..=2);
+        Self::new(history, version, partitions)
+    }
+
+    /// Deletes what lies before these offsets; it is taken down as doomed.
+    pub fn new(history: &mut History, version: i16, places: Vec<(Place, i64)>) -> Self {
+        let partitions = places.iter().map(|&(place, before)| {
+            let partition = history.partition(place);
             partition.start_max = partition.start_max.max(before);
             partition.retention_bytes = None;
             (place, before, Floor::of(partition))
         });
         let partitions: Vec<(Place, i64, Floor)> = partitions.collect();
-        let list = partitions.iter().map(|&(place, before, _)| (place, before)).collect();
-        let topics = by_topic(list).into_iter().map(|(topic, partitions)| DeleteRecordsTopic {
+        let topics = by_topic(places).into_iter().map(|(topic, partitions)| DeleteRecordsTopic {
             name: history.topics[topic].name.as_str().into(),
             partitions: partitions
                 .into_iter()
@@ -51,7 +60,7 @@ impl DeleteRecords {
             timeout_ms: 5_000,
             ..DeleteRecordsRequest::default()
         };
-        Self { version: version(random, 0..=2), partitions, request }
+        Self { version, partitions, request }
     }
 
     /// The frame of the request.

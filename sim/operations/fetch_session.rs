@@ -40,6 +40,9 @@ struct Reading {
     said: i64,
     /// The end of the log that the client was told.
     told: i64,
+    /// Whether its place was not in the log: it goes on from where the log is known to begin when
+    /// it asks next.
+    is_lost: bool,
 }
 
 /// One request.
@@ -110,7 +113,7 @@ impl FetchSession {
             let topic = &history.topics[place.0];
             let offset = topic.partitions[place.1].start;
             let incarnation = topic.incarnation;
-            (place, Reading { incarnation, offset, said: -1, told: -1 })
+            (place, Reading { incarnation, offset, said: -1, told: -1, is_lost: false })
         });
         let readings = readings.collect();
         let session = Session { id: 0, epoch: 0, connection, version, readings };
@@ -124,6 +127,11 @@ impl FetchSession {
         connection: u64,
         forgotten: Option<Place>,
     ) -> Self {
+        for (&(topic, partition), reading) in &mut session.readings {
+            if std::mem::take(&mut reading.is_lost) {
+                reading.offset = history.topics[topic].partitions[partition].start;
+            }
+        }
         let asked = session.readings.iter().map(|(&place, reading)| {
             (place, reading.offset, Floor::of(&history.topics[place.0].partitions[place.1]))
         });
@@ -220,12 +228,11 @@ impl FetchSession {
                     offset,
                     floor,
                 )?;
-                let start = history.partition(place).start;
                 let Some(reading) = session.readings.get_mut(&place) else { continue };
                 reading.told = if data.error_code.is_error() { -1 } else { data.high_watermark };
                 match next {
                     Next::Offset(next) => reading.offset = next,
-                    Next::Lost => reading.offset = start,
+                    Next::Lost => reading.is_lost = true,
                     Next::Same => {}
                 }
             }

@@ -34,6 +34,11 @@ impl MoveReplica {
             partitions.push((OFFSETS_TOPIC.to_owned(), random.below(2) as i32));
         }
         let directory = if random.chance(50) { FIRST_DIRECTORY } else { SECOND_DIRECTORY };
+        Self::new(version(random, 1..=2), partitions, directory)
+    }
+
+    /// Asks for these partitions, by name, in a directory.
+    pub fn new(version: i16, mut partitions: Vec<(String, i32)>, directory: &str) -> Self {
         let topics = partitions.iter().map(|(name, partition)| AlterReplicaLogDirTopic {
             name: name.as_str().into(),
             partitions: vec![*partition],
@@ -46,7 +51,7 @@ impl MoveReplica {
         };
         let request = AlterReplicaLogDirsRequest { dirs: vec![directory], ..Default::default() };
         partitions.sort();
-        Self { version: version(random, 1..=2), partitions, request }
+        Self { version, partitions, request }
     }
 
     /// The frame of the request.
