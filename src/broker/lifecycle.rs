@@ -30,6 +30,8 @@ use crate::owner::Notice;
 use crate::setup::Setup;
 use crate::shard::{Io, Shard, Timer};
 
+/// How long after a cleaning checkpoints are written.
+const CLEANED_CHECKPOINT: Duration = Duration::from_secs(5);
 /// How often a shard looks for idle connections within `connections.max.idle.ms`.
 const IDLE_CHECKS: u32 = 10;
 /// Sockets that may be accepted before the node is ready; more wait in the kernel's backlog.
@@ -355,6 +357,7 @@ impl Shard {
                     self.assignments.add(key, id);
                 }
                 Notice::Moved => self.send_checkpoints(io),
+                Notice::Cleaned => self.checkpoints_soon(io),
                 Notice::DirectoryFailed(directory, sentence) => {
                     self.log_failed_directory(io, directory, sentence);
                 }
@@ -394,6 +397,23 @@ impl Shard {
         self.send_checkpoints(io);
         let interval = self.setup.config.simple.log_flush_offset_checkpoint_interval_ms;
         self.timers.set(later(io, i64::from(interval)), Timer::Checkpoint);
+    }
+
+    /// A log was cleaned: sees that checkpoints are written before long, so that a crash does not
+    /// have it cleaned again. Kafka writes `cleaner-offset-checkpoint` after each cleaning; with
+    /// many logs that are cleaned one after the other this comes to the same, and costs less.
+    fn checkpoints_soon(&mut self, io: &mut Io<'_>) {
+        if !std::mem::replace(&mut self.checkpoints_are_soon, true) {
+            self.timers.set(io.now.mono + CLEANED_CHECKPOINT, Timer::Cleaned);
+        }
+    }
+
+    /// It is time for checkpoints since a log was cleaned.
+    pub(crate) fn cleaned_checkpoints_are_due(&mut self, io: &mut Io<'_>) {
+        self.checkpoints_are_soon = false;
+        if !self.life.is_stopping() {
+            self.send_checkpoints(io);
+        }
     }
 
     /// As keeper: a shard says where its logs stand.

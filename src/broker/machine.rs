@@ -365,6 +365,7 @@ impl Shard {
                     }
                 }
                 Timer::Checkpoint => self.checkpoints_are_due(io),
+                Timer::Cleaned => self.cleaned_checkpoints_are_due(io),
                 Timer::Retention => self.look_for_retention(io),
                 Timer::Cleaning => self.look_for_cleaning(io),
                 Timer::Producers => self.expire_producers(io),

@@ -48,6 +48,8 @@ pub(crate) enum Timer {
     Call(Token),
     /// Checkpoints are due.
     Checkpoint,
+    /// Checkpoints are due because a log was cleaned.
+    Cleaned,
     /// Segments may have outlived their topic's retention.
     Retention,
     /// Logs may have to be cleaned.
@@ -227,6 +229,8 @@ pub struct Shard {
     pub(crate) owner: Owner,
     pub(crate) random: Random,
     pub(crate) timers: Timers<Timer>,
+    /// Whether the timer of [`Timer::Cleaned`] is set.
+    pub(crate) checkpoints_are_soon: bool,
     pub(crate) files: Files,
     pub(crate) mail: Mail,
     /// The node's configuration with what was altered since.
@@ -281,6 +285,7 @@ impl Shard {
             owner,
             random,
             timers: Timers::default(),
+            checkpoints_are_soon: false,
             files: Files::default(),
             call_bytes: 0,
             complaints: Complaints::default(),

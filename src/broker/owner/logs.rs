@@ -340,6 +340,7 @@ impl Owner {
             LogEvent::Moved => self.source_has_name(desk, token),
             LogEvent::Cleaned { moved } => {
                 if moved {
+                    self.notices.push(Notice::Cleaned);
                     self.clean_next();
                 }
             }

@@ -142,6 +142,8 @@ pub(crate) enum Notice {
     InDirectory(PartitionKey, u16),
     /// One has taken the place of one in another directory: the checkpoints are to say so.
     Moved,
+    /// One was cleaned: the checkpoints are to say so soon.
+    Cleaned,
     /// All that were being closed are, or never will be.
     AllClosed,
     /// A log directory, by its index, cannot be used any more; the sentence says why.

@@ -1,6 +1,7 @@
 //! Data shards in the fake world, with a scripted quorum: what clients see of them, under rough
 //! networks and disks, and what is left after a crash.
 
+mod cleaning;
 mod client;
 mod directories;
 mod limits;
