@@ -15,6 +15,8 @@ use crate::simulation::{Node, Simulation};
 
 /// Bytes that one fetch of an audit asks for.
 const FETCH_BYTES_MAX: i32 = 1 << 20;
+/// From so many offsets an audit reads each log, besides its start.
+const PLACES_WITHIN: usize = 4;
 /// How often a log is read again because it is cut while it is read.
 const READINGS_MAX: u32 = 10;
 /// How long partitions may move on after the faults.
@@ -170,7 +172,7 @@ impl<N: Node> Simulation<N> {
             let partition = self.history.partition(*place);
             if partition.is_compacted {
                 // More of it may have gone since.
-                compacted::is_left(log, &read, &partition.perhaps_deleted())
+                compacted::is_left(partition, log, &read)
                     .map_err(|violation| Violation(format!("{name} in a session: {violation}")))?;
                 continue;
             }
@@ -244,18 +246,16 @@ impl<N: Node> Simulation<N> {
         Ok(collected.into_values().next().unwrap_or_default())
     }
 
-    /// Reads from some offsets within a log, which its indexes find: as many as are asked for.
+    /// Reads from some offsets all over a log, which its indexes find.
     fn read_within(
         &mut self,
         auditor: usize,
         place: Place,
         log: &[(i64, RecordId)],
     ) -> Result<(), Violation> {
-        for turn in 0..self.places_within.min(log.len()) {
-            let index = match self.places_within {
-                usize::MAX => turn,
-                _ => self.random.below(log.len() as u64) as usize,
-            };
+        for turn in 0..PLACES_WITHIN.min(log.len()) {
+            let drawn = self.random.below(log.len() as u64) as usize;
+            let index = (turn * log.len() + drawn) / PLACES_WITHIN.min(log.len());
             let (offset, record) = log[index];
             self.history.collected = Some(BTreeMap::new());
             let fetch = Fetch::new(&self.history, &[(place, offset)], 13, 0, 1);

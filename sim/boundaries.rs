@@ -99,7 +99,7 @@ impl Course {
         let all = [
             ("log.cleaner.backoff.ms", "20"),
             ("log.retention.check.interval.ms", "30"),
-            ("log.flush.offset.checkpoint.interval.ms", "30"),
+            ("log.flush.offset.checkpoint.interval.ms", "200"),
             ("log.segment.delete.delay.ms", "40"),
             ("metadata.log.max.record.bytes.between.snapshots", "300"),
             ("metadata.max.retention.bytes", "3000"),
@@ -278,13 +278,12 @@ impl<N: Node> Simulation<N> {
         let both: &[Place] = &[(0, 0), (1, 0)];
         match course {
             Course::Roll => {
-                for _ in 0..2 {
-                    self.produce(client, both)?;
-                    self.produce_again(client)?;
-                }
+                self.produce(client, both)?;
+                self.produce_again(client)?;
+                self.produce(client, both)?;
             }
             Course::Cleaning | Course::Retention => {
-                for _ in 0..6 {
+                for _ in 0..5 {
                     self.produce(client, &both[..1])?;
                 }
             }
@@ -296,9 +295,8 @@ impl<N: Node> Simulation<N> {
             }
             Course::DeleteRecords => {
                 for before in [1, 4] {
-                    for _ in 0..2 {
-                        self.produce(client, both)?;
-                    }
+                    self.produce(client, both)?;
+                    self.produce(client, &both[..1])?;
                     let places = both.iter().map(|&place| (place, before));
                     let delete = DeleteRecords::new(&mut self.history, 2, places.collect());
                     self.ask(client, Operation::DeleteRecords(delete))?;
@@ -310,7 +308,6 @@ impl<N: Node> Simulation<N> {
                     let names = vec![(self.history.topics[0].name.clone(), 0)];
                     let to = MoveReplica::new(2, names, directory);
                     self.ask(client, Operation::MoveReplica(to))?;
-                    self.produce(client, &both[..1])?;
                     self.work_on(WORKS_ON_FOR)?;
                 }
             }

@@ -116,6 +116,11 @@ pub struct PartitionHistory {
     pub is_synced: bool,
     /// Whether only the newest record of each key need be kept.
     pub is_compacted: bool,
+    /// Whether tombstones are kept longer than any run lasts.
+    pub keeps_tombstones: bool,
+    /// The offsets of tombstones that compaction has taken, by key: nothing older of these keys
+    /// comes back.
+    pub deleted: BTreeMap<u64, i64>,
     /// What was sent to it.
     pub batches: BTreeMap<BatchId, SentBatch>,
     /// What is known to be in the log, by offset.
@@ -142,6 +147,9 @@ impl PartitionHistory {
     /// The keys that a tombstone may have deleted of which nobody knows whether it was written:
     /// gone with the older records, it cannot be missed.
     pub fn perhaps_deleted(&self) -> BTreeSet<u64> {
+        if self.keeps_tombstones {
+            return BTreeSet::new();
+        }
         let known: BTreeSet<RecordId> = self.log.values().map(|seen| seen.record).collect();
         let unknown = self.batches.iter().filter(|(_, sent)| sent.fate == Fate::Unknown);
         let records = unknown.flat_map(|(&batch, sent)| {
@@ -322,6 +330,7 @@ impl PartitionHistory {
             incarnation,
             is_synced: self.is_synced,
             is_compacted: self.is_compacted,
+            keeps_tombstones: self.keeps_tombstones,
             start_max: if self.start_max == i64::MAX { i64::MAX } else { 0 },
             retention_bytes: self.retention_bytes,
             batches: on_their_way.map(|(id, sent)| (*id, sent.clone())).collect(),

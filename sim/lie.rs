@@ -16,4 +16,8 @@ pub enum Lie {
     AssignedTwice,
     /// Compaction took the newest record of a key.
     NewestIsGone,
+    /// Compaction took tombstones before their time.
+    TombstoneIsGone,
+    /// A record comes back whose key was deleted.
+    OldComesBack,
 }

@@ -57,6 +57,10 @@ enum Plant {
     AssignedTwice,
     /// Compaction took the newest record of a key.
     NewestIsGone,
+    /// Compaction took tombstones before their time.
+    TombstoneIsGone,
+    /// A record comes back whose key was deleted.
+    OldComesBack,
 }
 
 impl Plant {
@@ -73,6 +77,8 @@ impl Plant {
             Plant::CommitGoesBack => lie(Lie::CommitGoesBack),
             Plant::AssignedTwice => lie(Lie::AssignedTwice),
             Plant::NewestIsGone => lie(Lie::NewestIsGone),
+            Plant::TombstoneIsGone => lie(Lie::TombstoneIsGone),
+            Plant::OldComesBack => lie(Lie::OldComesBack),
         }
     }
 }

@@ -10,7 +10,7 @@ use base::Random;
 use bytes::Bytes;
 
 use crate::checkers::watermark::Floor;
-use crate::history::{BatchId, Life, Place};
+use crate::history::{BatchId, Life, PartitionHistory, Place};
 
 /// Batches of a partition in flight.
 const IN_FLIGHT_MAX: usize = 5;
@@ -188,16 +188,14 @@ impl Producer {
         }
     }
 
-    /// A batch is refused because of its sequence, by a node that was started anew since the batch
-    /// was first sent, where `is_restarted`.
+    /// A batch is refused because of its sequence.
     pub fn out_of_order(
         &mut self,
         id: i64,
         place: Place,
         batch: BatchId,
         life: Life,
-        is_synced: bool,
-        is_restarted: bool,
+        partition: &PartitionHistory,
     ) -> Refusal {
         let Some(lane) = self.lane_of(id, place) else { return Refusal::Expected };
         lane.in_flight -= 1;
@@ -205,9 +203,12 @@ impl Producer {
             lane.has_failed = true;
             return Refusal::Expected;
         }
-        let may_be_lost = lane.acknowledged_in.is_some_and(|known| known != life) && !is_synced;
-        // It may stand in the log, with a later one that a snapshot names in its place.
-        let may_be_forgotten = is_restarted && lane.pending.len() > 1;
+        let is_of_earlier_life = lane.acknowledged_in.is_some_and(|known| known != life);
+        let may_be_lost = is_of_earlier_life && !partition.is_synced;
+        // It may stand in the log, with a later one that a snapshot names in its place: both were
+        // sent before the node was started anew.
+        let was_there = |pending: &Pending| pending.floor.is_of_earlier_boot(partition);
+        let may_be_forgotten = lane.pending.len() > 1 && lane.pending.iter().take(2).all(was_there);
         if !may_be_lost && !may_be_forgotten {
             return Refusal::Wrong;
         }

@@ -6,6 +6,9 @@ use fakeworld::{Crash, DiskFaults, FaultPlan};
 use crate::client::ClientPlan;
 use crate::history::{GroupHistory, History, PartitionHistory, TopicHistory};
 
+/// Longer than any run lasts, with all that its clocks are set.
+const DAY_MS: u64 = 86_400_000;
+
 /// A crash to come.
 #[derive(Clone, Copy, Debug)]
 pub struct PlannedCrash {
@@ -270,7 +273,10 @@ fn topic(dice: &mut Random, number: u64, is_whole: bool) -> TopicHistory {
         let ratio = dice.below(60) as f64 / 100.0;
         configs.push(("cleanup.policy", "compact".to_owned()));
         configs.push(("min.cleanable.dirty.ratio", ratio.to_string()));
-        configs.push(("delete.retention.ms", dice.below(300).to_string()));
+        partition.keeps_tombstones = dice.chance(50);
+        let retention_ms = dice.below(300);
+        let retention_ms = if partition.keeps_tombstones { DAY_MS } else { retention_ms };
+        configs.push(("delete.retention.ms", retention_ms.to_string()));
         configs.push(("file.delete.delay.ms", dice.below(200).to_string()));
         if !configs.iter().any(|(name, _)| *name == "segment.ms") {
             configs.push(("segment.ms", (5 + dice.below(100)).to_string()));

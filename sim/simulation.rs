@@ -19,8 +19,6 @@ use crate::terms::SECOND_DIRECTORY;
 pub const PORT: u16 = 9092;
 /// How long the node may take, once faults are over, until everything is answered.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(60);
-/// From so many offsets that are drawn an audit reads each log, besides its start.
-const PLACES_WITHIN: usize = 4;
 /// How long an orderly stop may take.
 const STOPS_WITHIN: Duration = Duration::from_secs(60);
 
@@ -99,9 +97,6 @@ pub struct Simulation<N: Node> {
     is_mended: bool,
     timers: Vec<Timer>,
     pub(crate) exit: Option<Exit>,
-    /// From how many offsets an audit reads each log, besides its start: all, or some that are
-    /// drawn.
-    pub(crate) places_within: usize,
 }
 
 impl<N: Node> fmt::Debug for Simulation<N> {
@@ -161,7 +156,6 @@ impl<N: Node> Simulation<N> {
             is_mended: false,
             timers: Vec::new(),
             exit: None,
-            places_within: PLACES_WITHIN,
         }
     }
 
@@ -175,7 +169,6 @@ impl<N: Node> Simulation<N> {
     /// Formats a node and starts it, in a world without clients and faults of its own.
     pub(crate) fn begin_calmly(&mut self) -> Result<(), Violation> {
         self.winds_down = true;
-        self.places_within = usize::MAX;
         self.begin()
     }
 

@@ -1,7 +1,8 @@
 //! A log that is compacted keeps the newest record of each key where it was. Only one that deletes
-//! the key may be gone, once nothing older of the key is left.
+//! the key may be gone, once its time is over and nothing older of the key is left; and nothing
+//! older comes back.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::history::{PartitionHistory, RecordId, Violation, ensure};
 
@@ -12,20 +13,29 @@ use crate::history::{PartitionHistory, RecordId, Violation, ensure};
 pub fn check(partition: &mut PartitionHistory, log: &[(i64, RecordId)]) -> Result<u64, Violation> {
     let before = partition.log.iter().map(|(offset, seen)| (*offset, seen.record));
     let before: Vec<(i64, RecordId)> = before.collect();
-    is_left(&before, log, &partition.perhaps_deleted())?;
+    for (offset, record) in log {
+        let deleted = partition.deleted.get(&record.key());
+        ensure(deleted.is_none_or(|deleted| deleted < offset), || {
+            format!("{record:?} at {offset} is back, whose key was deleted at {deleted:?}")
+        })?;
+    }
+    let gone = is_left(partition, &before, log)?;
+    partition.deleted.extend(gone);
     let now: BTreeMap<i64, RecordId> = log.iter().copied().collect();
     partition.log.retain(|offset, _| now.contains_key(offset));
     Ok((before.len() - partition.log.len()) as u64)
 }
 
 /// Checks that `after` has all of `before`, but for records that have a newer one of their key, and
-/// for tombstones once nothing is left that they delete. Of the keys in `perhaps_deleted` nobody
-/// knows whether they have a tombstone.
+/// for tombstones that need not be kept once nothing is left that they delete: the keys of those,
+/// and their offsets.
 pub fn is_left(
+    partition: &PartitionHistory,
     before: &[(i64, RecordId)],
     after: &[(i64, RecordId)],
-    perhaps_deleted: &BTreeSet<u64>,
-) -> Result<(), Violation> {
+) -> Result<BTreeMap<u64, i64>, Violation> {
+    let perhaps_deleted = partition.perhaps_deleted();
+    let mut gone = BTreeMap::new();
     let now: BTreeMap<i64, RecordId> = after.iter().copied().collect();
     let mut newest: BTreeMap<u64, (i64, RecordId)> = BTreeMap::new();
     for &(offset, record) in before.iter().chain(after) {
@@ -38,6 +48,10 @@ pub fn is_left(
             continue;
         }
         if record.is_tombstone() {
+            ensure(!partition.keeps_tombstones, || {
+                format!("{record:?} at {offset} deletes key {key}, is to be kept, and is gone")
+            })?;
+            gone.insert(key, offset);
             let older = after.iter().find(|(_, older)| older.key() == key);
             ensure(older.is_none(), || {
                 format!("{record:?} at {offset} deleted {older:?} of key {key}, and is gone")
@@ -48,12 +62,12 @@ pub fn is_left(
             )));
         }
     }
-    Ok(())
+    Ok(gone)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::history::Seen;
+    use crate::history::{Fate, Seen, SentBatch};
 
     use super::*;
 
@@ -81,12 +95,30 @@ mod tests {
         let older = RecordId { batch: 4, index: 0, count: 1 };
         assert!(tombstone.is_tombstone() && !older.is_tombstone());
         assert_eq!(tombstone.key(), older.key());
-        let (both, none) = ([(0, older), (1, tombstone)], BTreeSet::new());
-        is_left(&both, &both[1..], &none).expect("what it deletes goes first");
-        is_left(&both, &[], &none).expect("then it goes");
-        is_left(&both, &both[..1], &none).expect_err("it comes back");
-        is_left(&both[..1], &[], &none).expect_err("nothing deletes it");
-        let perhaps = BTreeSet::from([older.key()]);
-        is_left(&both[..1], &[], &perhaps).expect("something may have deleted it");
+        let both = [(0, older), (1, tombstone)];
+        let mut log = PartitionHistory { is_compacted: true, ..PartitionHistory::default() };
+        is_left(&log, &both, &both[1..]).expect("what it deletes goes first");
+        is_left(&log, &both, &[]).expect("then it goes");
+        is_left(&log, &both, &both[..1]).expect_err("it comes back");
+        is_left(&log, &both[..1], &[]).expect_err("nothing deletes it");
+        let keeps = PartitionHistory { keeps_tombstones: true, ..log.clone() };
+        is_left(&keeps, &both, &both[1..]).expect("the tombstone is there");
+        is_left(&keeps, &both, &[]).expect_err("its time is not over");
+        let sent = SentBatch { count: 2, connection: 0, after: None, fate: Fate::Unknown };
+        log.batches.insert(tombstone.batch, sent);
+        is_left(&log, &both[..1], &[]).expect("something may have deleted it");
+    }
+
+    #[test]
+    fn what_was_deleted_does_not_come_back() {
+        let tombstone = RecordId { batch: 3, index: 1, count: 2 };
+        let older = RecordId { batch: 4, index: 0, count: 1 };
+        let mut log = PartitionHistory { is_compacted: true, ..PartitionHistory::default() };
+        for (offset, record) in [(0, older), (1, tombstone)] {
+            log.log.insert(offset, Seen { record, first_life: 0, last_life: 0 });
+        }
+        assert_eq!(check(&mut log, &[]), Ok(2), "both are gone");
+        check(&mut log.clone(), &[(2, older)]).expect("it is written again");
+        check(&mut log, &[(0, older)]).expect_err("it is back");
     }
 }

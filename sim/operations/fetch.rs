@@ -11,7 +11,7 @@ use protocol::{ErrorCode, FetchRequest, Records};
 use super::{by_topic, frame, reply, sample_partitions, tolerate};
 use crate::checkers::watermark::Floor;
 use crate::checkers::{dense, lasting};
-use crate::history::{History, Life, Place, Violation, ensure};
+use crate::history::{Fate, History, Life, Place, RecordId, Violation, ensure};
 use crate::lie::Lie;
 
 /// The first version whose answers say where a log begins.
@@ -192,11 +192,10 @@ fn classify_data(
     let is_compacted = history.partition(place).is_compacted;
     let mut found = dense::read(offset, &records, is_compacted)?;
     history.counts.read += found.records.len() as u64;
+    if history.collected.is_some() && is_compacted {
+        falsify(history, place, offset, &mut found.records);
+    }
     if let Some(collected) = &mut history.collected {
-        if history.lie == Some(Lie::NewestIsGone) && is_compacted {
-            // A tombstone may be gone.
-            while found.records.pop().is_some_and(|(_, record)| record.is_tombstone()) {}
-        }
         let read = collected.entry(place).or_default();
         read.bytes += dense::whole_bytes(&records);
         read.records.extend(&found.records);
@@ -215,4 +214,34 @@ fn classify_data(
         lasting::observe(partition, life, at, record)?;
     }
     Ok(Next::Offset(next))
+}
+
+/// Does to what an audit reads of a compacted log from an offset on what a bad cleaner would.
+fn falsify(history: &mut History, place: Place, from: i64, found: &mut Vec<(i64, RecordId)>) {
+    match history.lie {
+        Some(Lie::NewestIsGone) => {
+            // A tombstone may be gone.
+            while found.pop().is_some_and(|(_, record)| record.is_tombstone()) {}
+        }
+        Some(Lie::TombstoneIsGone) => found.retain(|(_, record)| !record.is_tombstone()),
+        Some(Lie::OldComesBack) => {
+            let partition = history.partition(place);
+            let acknowledged = partition.batches.iter().filter_map(|(&batch, sent)| {
+                let Fate::Acknowledged { base_offset, .. } = sent.fate else { return None };
+                Some((batch, sent.count, base_offset))
+            });
+            let mut records = acknowledged.flat_map(|(batch, count, base)| {
+                let record = move |index| RecordId { batch, index, count };
+                (0..count).map(move |index| (base + i64::from(index), record(index)))
+            });
+            let old = records.find(|(offset, record)| {
+                let deleted = partition.deleted.get(&record.key());
+                let is_old = deleted.is_some_and(|deleted| offset < deleted);
+                is_old && *offset >= from && !record.is_tombstone()
+            });
+            found.extend(old);
+            found.sort_unstable();
+        }
+        _ => {}
+    }
 }

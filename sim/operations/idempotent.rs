@@ -169,9 +169,6 @@ impl IdempotentProduce {
         let (id, place, batch, life) = (self.producer_id, self.place, self.batch, self.life);
         let name = history.name(place);
         let at = |violation: Violation| Violation(format!("{name}: {violation}"));
-        let partition = history.partition(place);
-        let (is_synced, is_restarted) =
-            (partition.is_synced, self.floor.is_of_earlier_boot(partition));
         match row.error_code {
             ErrorCode::NONE => {
                 history.counts.acknowledged += 1;
@@ -183,8 +180,8 @@ impl IdempotentProduce {
                     .map_err(at)
             }
             ErrorCode::OUT_OF_ORDER_SEQUENCE_NUMBER => {
-                let refusal =
-                    producer.out_of_order(id, place, batch, life, is_synced, is_restarted);
+                let partition = history.partition(place);
+                let refusal = producer.out_of_order(id, place, batch, life, partition);
                 ensure(refusal != Refusal::Wrong, || {
                     format!("batch {batch} is next and is said to leave a gap")
                 })

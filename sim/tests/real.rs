@@ -38,16 +38,19 @@ fn planted_faults_are_found() {
 
 #[test]
 fn lies_are_found() {
-    for lie in [
-        Lie::StartGoesBack,
-        Lie::TopicComesBack,
-        Lie::SessionIsSilent,
-        Lie::CommitGoesBack,
-        Lie::AssignedTwice,
-        Lie::NewestIsGone,
+    for (lie, said) in [
+        (Lie::StartGoesBack, "begins at"),
+        (Lie::TopicComesBack, ""),
+        (Lie::SessionIsSilent, "keeps quiet"),
+        (Lie::CommitGoesBack, ""),
+        (Lie::AssignedTwice, ""),
+        (Lie::NewestIsGone, "the newest of key"),
+        (Lie::TombstoneIsGone, "is to be kept, and is gone"),
+        (Lie::OldComesBack, "is back, whose key was deleted"),
     ] {
         let options = |seed| Options { seed, lie: Some(lie), ..Options::default() };
         let found = (0..SEEDS).find_map(|seed| run(RealNode::new, options(seed)).outcome.err());
-        println!("{lie:?}: {}", found.expect("a lie is found"));
+        let found = found.unwrap_or_else(|| panic!("{lie:?} is not found")).0;
+        assert!(found.contains(said), "{lie:?}: {found}");
     }
 }
