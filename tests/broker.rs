@@ -162,10 +162,8 @@ impl Broker {
         let said = BufReader::new(holder.stdout.take().expect("it was asked for"));
         let read = { said }.read_line(&mut line);
         assert!(read.is_ok() && line == "there\n", "no small disk: {read:?} {line:?}");
-        let target = holder.id().to_string();
+        broker.wrapper = faultfs::entering(holder.id()).map(OsString::from).into();
         broker.disk = Some(Disk::Small(SmallDisk { holder }));
-        let words = ["nsenter", "--user", "--preserve-credentials", "--mount", "--target", &target];
-        broker.wrapper = words.map(OsString::from).into();
         broker.start_again();
         broker
     }

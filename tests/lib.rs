@@ -17,7 +17,7 @@ mod tools;
 pub mod wire;
 
 pub use broker::{Broker, CLUSTER_ID, Target, free_port, target};
-pub use process::{Finished, Running, TIME_MAX, allow_open_files};
+pub use process::{Finished, PAUSE, Running, TIME_MAX, allow_open_files, await_that};
 pub use tools::{compiled, kcat, python, quick_java};
 
 /// Whether each line of `text` fits the line of `expected` in its place; `*` stands for any

@@ -8,6 +8,21 @@ use std::time::{Duration, Instant};
 
 /// How long a program may take before its test fails.
 pub const TIME_MAX: Duration = Duration::from_secs(120);
+/// Between two looks at what nobody tells of.
+pub const PAUSE: Duration = Duration::from_millis(5);
+
+/// Waits until something is so that nobody tells of.
+///
+/// # Panics
+/// When it is not in `TIME_MAX`.
+#[track_caller]
+pub fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + TIME_MAX;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        thread::sleep(PAUSE);
+    }
+}
 
 /// A program that runs; dropping it kills it.
 #[derive(Debug)]

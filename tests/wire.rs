@@ -12,6 +12,9 @@ pub const READ_TIME_MAX: Duration = Duration::from_secs(30);
 /// No answer to a test of this suite is larger.
 const FRAME_BYTES_MAX: usize = 64 * 1024 * 1024;
 
+/// The code of an answer that has no error.
+pub const NONE: i16 = 0;
+
 /// Keys of requests, as in Kafka's `ApiKeys`.
 pub const PRODUCE: i16 = 0;
 /// See [`PRODUCE`].

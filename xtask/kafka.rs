@@ -227,19 +227,29 @@ pub fn compile_java(source: &Path) -> Result<PathBuf, String> {
     let name = source.file_stem().and_then(|name| name.to_str()).unwrap_or("java");
     let target = workspace_root().join("target/java").join(name);
     let stamp = target.join("compiled");
+    let io = |error| format!("writing to target/java: {error}");
     let modified = |path: &Path| fs::metadata(path).and_then(|data| data.modified()).ok();
-    if modified(&stamp).is_some_and(|at| Some(at) > modified(source)) {
+    // It may use the classes that stand beside it.
+    let folder = source.parent().unwrap_or(source);
+    let mut newest = modified(source);
+    for entry in fs::read_dir(folder).map_err(|error| format!("{}: {error}", folder.display()))? {
+        let path = entry.map_err(io)?.path();
+        if path.extension().is_some_and(|ending| ending == "java") {
+            newest = newest.max(modified(&path));
+        }
+    }
+    if modified(&stamp).is_some_and(|at| Some(at) > newest) {
         return Ok(target);
     }
-    let io = |error| format!("writing to target/java: {error}");
     fs::create_dir_all(&target).map_err(io)?;
     let lock = fs::File::create(target.join("lock")).map_err(io)?;
     lock.lock().map_err(io)?;
-    if modified(&stamp).is_some_and(|at| Some(at) > modified(source)) {
+    if modified(&stamp).is_some_and(|at| Some(at) > newest) {
         return Ok(target);
     }
     let mut compiler = Command::new("javac");
-    compiler.arg("-nowarn").arg("-cp").arg(class_path()?).arg("-d").arg(&target).arg(source);
+    compiler.arg("-nowarn").arg("-cp").arg(class_path()?).arg("-d").arg(&target);
+    compiler.arg("-sourcepath").arg(folder).arg(source);
     let status = compiler.status().map_err(|error| format!("starting javac: {error}"))?;
     if !status.success() {
         return Err(format!("{} does not compile", source.display()));

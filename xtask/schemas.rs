@@ -102,6 +102,13 @@ pub fn support_document(root: &Path) -> Result<(PathBuf, String), String> {
         "# Protocol support\n\n\
          Every message of Apache Kafka 4.4.0 can be read and written, in all of its versions. \
          Which requests the broker answers stands in its answer to ApiVersions.\n\n\
+         The features that are finalised there are those that formatting wrote, as Kafka's does \
+         (`group.version`, `transaction.version`, `share.version`, `streams.version` and others): \
+         they say what the data may hold, which goes back to Kafka, and a level once written is \
+         not lowered for a guest. What a client may ask is said by the list of APIs alone. \
+         The consumers of Java heed that list: with `group.protocol=consumer`, and as share \
+         consumers, they end with UnsupportedVersionException. librdkafka does not, and goes on \
+         asking without a word: leave `group.protocol` as it is there.\n\n\
          This page is made by `cargo xtask schemas`; a test compares it with the schemas.\n\n{}",
         schema::support_table(&files)
     );

@@ -10,8 +10,7 @@ use crate::codec::{Codec, Compression};
 use crate::error::BatchError;
 use crate::header::{BatchHeader, NO_TIMESTAMP, TimestampType};
 use crate::rebuild::Passage;
-use crate::record::Context;
-use crate::walk::Walk;
+use crate::walk::RecordWalk;
 
 /// The largest batch that is written anew, in bytes.
 pub const RETAINED_BYTES_MAX: usize = 1 << 30;
@@ -19,10 +18,7 @@ pub const RETAINED_BYTES_MAX: usize = 1 << 30;
 /// The records of a batch, as far as it takes to say which of them stay.
 #[derive(Debug)]
 pub struct RecordKeys {
-    context: Context,
-    left: u32,
-    index: u32,
-    walk: Walk,
+    walk: RecordWalk,
 }
 
 /// How far a walk over records has come.
@@ -49,11 +45,7 @@ impl RecordKeys {
     /// # Errors
     /// The batch is damaged.
     pub fn new(batch: &Batch) -> Result<Self, BatchError> {
-        let header = batch.header();
-        let left = u32::try_from(header.record_count)
-            .map_err(|_| BatchError::Count(header.record_count))?;
-        let walk = Walk::new(batch, usize::MAX)?;
-        Ok(Self { context: Context::of(header), left, index: 0, walk })
+        Ok(Self { walk: RecordWalk::new(batch)? })
     }
 
     /// Goes on for about `budget_bytes` of uncompressed records, to the end of the next at most.
@@ -67,18 +59,13 @@ impl RecordKeys {
         budget_bytes: usize,
         on_key: impl FnMut(&[u8], u64),
     ) -> Result<Keyed, BatchError> {
-        if self.left == 0 {
+        if self.walk.is_over() {
             let is_at_end = self.walk.is_at_end()?;
             return if is_at_end { Ok(Keyed::Over) } else { Err(BatchError::BytesAfterRecords) };
         }
-        let pause_at = self.walk.walked().saturating_add(budget_bytes as u64);
-        let next = self.walk.next_with_key(pause_at, on_key);
-        let Some(head) = next.map_err(|failure| failure.at(self.index))? else {
-            return Ok(Keyed::Paused);
-        };
-        self.left -= 1;
-        self.index += 1;
-        let offset = self.context.offset(head.offset_delta);
+        let pause_at = self.walk.pause_after(budget_bytes);
+        let Some(head) = self.walk.next(pause_at, on_key)? else { return Ok(Keyed::Paused) };
+        let offset = self.walk.context.offset(head.offset_delta);
         Ok(Keyed::Record { offset, has_key: head.has_key, has_value: head.has_value })
     }
 

@@ -4,17 +4,13 @@ use base::Offset;
 
 use crate::batch::Batch;
 use crate::error::BatchError;
-use crate::record::Context;
-use crate::walk::Walk;
+use crate::walk::RecordWalk;
 
 /// Goes over the records of a batch up to the one that is wanted. It can pause, and keeps nothing
 /// of keys and values: whatever a batch may hold can be searched.
 #[derive(Debug)]
 pub struct RecordSearch {
-    context: Context,
-    left: u32,
-    index: u32,
-    walk: Walk,
+    walk: RecordWalk,
 }
 
 /// How far a search has come.
@@ -36,11 +32,7 @@ pub enum Searched {
 impl RecordSearch {
     /// Begins at the first record.
     pub fn new(batch: &Batch) -> Result<Self, BatchError> {
-        let header = batch.header();
-        let left = u32::try_from(header.record_count)
-            .map_err(|_| BatchError::Count(header.record_count))?;
-        let walk = Walk::new(batch, usize::MAX)?;
-        Ok(Self { context: Context::of(header), left, index: 0, walk })
+        Ok(Self { walk: RecordWalk::new(batch)? })
     }
 
     /// Goes on for about `budget_bytes` of uncompressed records, up to the first whose offset and
@@ -50,17 +42,15 @@ impl RecordSearch {
         budget_bytes: usize,
         is_wanted: impl Fn(Offset, i64) -> bool,
     ) -> Result<Searched, BatchError> {
-        let pause_at = self.walk.walked().saturating_add(budget_bytes as u64);
-        while self.left > 0 {
-            let next = self.walk.next(pause_at).map_err(|failure| failure.at(self.index))?;
+        let pause_at = self.walk.pause_after(budget_bytes);
+        while !self.walk.is_over() {
+            let next = self.walk.next(pause_at, |_, _| ())?;
             let Some(head) = next else { return Ok(Searched::Paused) };
-            let offset = self.context.offset(head.offset_delta);
-            let timestamp = self.context.timestamp(head.timestamp_delta);
+            let offset = self.walk.context.offset(head.offset_delta);
+            let timestamp = self.walk.context.timestamp(head.timestamp_delta);
             if is_wanted(offset, timestamp) {
                 return Ok(Searched::Found { offset, timestamp });
             }
-            self.left -= 1;
-            self.index += 1;
         }
         Ok(Searched::Over)
     }

@@ -5,7 +5,7 @@ use crate::batch::Batch;
 use crate::codec::Window;
 use crate::error::{BatchError, RecordFault};
 use crate::reader::broken_stream;
-use crate::record::varint_fault;
+use crate::record::{Context, varint_fault};
 
 /// What a walk tells of a record.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +30,62 @@ pub(crate) struct Walk {
     record_size: i32,
     expects: Expects,
     head: Head,
+}
+
+/// A walk over all records that the header of a batch counts, with what it says of them.
+#[derive(Debug)]
+pub(crate) struct RecordWalk {
+    pub(crate) context: Context,
+    left: u32,
+    index: u32,
+    walk: Walk,
+}
+
+impl RecordWalk {
+    /// At the first record; records may have any size.
+    pub(crate) fn new(batch: &Batch) -> Result<Self, BatchError> {
+        let header = batch.header();
+        let left = u32::try_from(header.record_count)
+            .map_err(|_| BatchError::Count(header.record_count))?;
+        let walk = Walk::new(batch, usize::MAX)?;
+        Ok(Self { context: Context::of(header), left, index: 0, walk })
+    }
+
+    /// Whether all records lie behind.
+    pub(crate) fn is_over(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Whether nothing is behind the last record.
+    pub(crate) fn is_at_end(&mut self) -> Result<bool, BatchError> {
+        self.walk.is_at_end()
+    }
+
+    /// Bytes of the records that lie behind, also after an error.
+    pub(crate) fn walked(&self) -> u64 {
+        self.walk.walked()
+    }
+
+    /// Where to pause to go on for about `budget_bytes`.
+    pub(crate) fn pause_after(&self, budget_bytes: usize) -> u64 {
+        self.walk.walked().saturating_add(budget_bytes as u64)
+    }
+
+    /// Steps over the next record and shows the pieces of its key, each with how many bytes of it
+    /// are to come; `None` when it has to pause before its end.
+    pub(crate) fn next(
+        &mut self,
+        pause_at: u64,
+        on_key: impl FnMut(&[u8], u64),
+    ) -> Result<Option<Head>, BatchError> {
+        let next = self.walk.next_with_key(pause_at, on_key);
+        let head = next.map_err(|failure| failure.at(self.index))?;
+        if head.is_some() {
+            self.left -= 1;
+            self.index += 1;
+        }
+        Ok(head)
+    }
 }
 
 /// Which field of a record comes next.

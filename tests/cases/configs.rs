@@ -84,4 +84,10 @@ fn settings_of_a_broker_change() {
         .kafka(&format!("{of_one} --alter --add-config log.dirs=/tmp/other"))
         .fails()
         .says("Cannot update these configs dynamically: [log.dirs]");
+    // A name that nobody knows may be a plugin's: it is kept, and its value shown to nobody.
+    broker.kafka(&format!("{of_one} --alter --add-config nonsense=1")).ok();
+    broker.kafka(&format!("{of_one} --describe")).ok().prints(
+        "Dynamic configs for broker 1 are:\n  \
+         nonsense=null sensitive=true synonyms={DYNAMIC_BROKER_CONFIG:nonsense=null}",
+    );
 }

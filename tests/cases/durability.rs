@@ -6,15 +6,14 @@ use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blackbox::wire::{self, Batch};
-use blackbox::{Broker, Running, Target, target};
+use blackbox::wire::{self, Batch, NONE};
+use blackbox::{Broker, PAUSE, Running, Target, target};
 
 /// Enough that the load is in full swing at the kill, and more than one batch is in flight.
 const RECORDS_BEFORE_THE_KILL: &str = "\"value\":\"3000\"";
 /// Kafka begins to remove what was deleted half a minute after its start, and then waits for the
 /// delay.
 const DELETION_TIME_MAX: Duration = Duration::from_secs(150);
-const PAUSE: Duration = Duration::from_millis(100);
 /// Must come through once the broker is there again.
 const RECORD_LONG_AFTER_THE_KILL: &str = "\"value\":\"100000\"";
 
@@ -192,8 +191,6 @@ fn a_directory_that_fails_takes_no_other_with_it() {
 
 /// What a broker answers where a disk failed or is full.
 const STORAGE_ERROR: i16 = 56;
-const NONE: i16 = 0;
-
 /// The folders of deleted logs.
 fn deleted(broker: &Broker) -> Vec<String> {
     let entries = fs::read_dir(broker.data()).expect("the data are there");

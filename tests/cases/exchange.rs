@@ -8,6 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use blackbox::{Broker, CLUSTER_ID, Running, Target, compiled, fits, quick_java, target, wire};
 
+use crate::cleaning::entries;
+
 /// What Kafka complains of on its own directory, too.
 const USUAL_COMPLAINTS: &[&str] = &[
     "* Performing controller activation.*",
@@ -250,11 +252,6 @@ fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
         }
     }
     files
-}
-
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the folder is there");
-    entries.map(|entry| entry.expect("it can be listed").path()).collect()
 }
 
 /// Whether an entry of Kafka's log is a complaint that Kafka does not have by itself.

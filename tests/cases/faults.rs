@@ -2,11 +2,8 @@
 //! Kafka does not get through: it ends on a full disk, and a loss of power takes the directories
 //! that its formatting has made.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use blackbox::wire::Batch;
-use blackbox::{Broker, TIME_MAX, Target, target};
+use blackbox::wire::{Batch, NONE};
+use blackbox::{Broker, Target, await_that, target};
 use faultfs::{Failing, Left};
 
 use crate::load::Client;
@@ -14,8 +11,6 @@ use crate::load::Client;
 /// The program that serves the disk.
 const FAULTFS: &str = env!("CARGO_BIN_EXE_faultfs");
 const DISK_BYTES: u64 = 256 << 20;
-const PAUSE: Duration = Duration::from_millis(5);
-const NONE: i16 = 0;
 /// What a broker answers where a disk failed or is full.
 const STORAGE_ERROR: i16 = 56;
 
@@ -127,14 +122,5 @@ fn a_directory_whose_disk_fails_takes_no_other_with_it() {
         assert_eq!(produce(&mut client, &lost, vec![b"z".to_vec()]), (NONE, end));
         let bounds = client.insist("lead", |client| client.bounds(&sound, 0));
         assert_eq!(bounds, (0, 3), "{failing:?}");
-    }
-}
-
-#[track_caller]
-fn await_that(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + TIME_MAX;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "in vain: {what}");
-        thread::sleep(PAUSE);
     }
 }

@@ -4,10 +4,9 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::{Instant, SystemTime};
 
-use blackbox::wire::{self, Batch, Produced, Rest};
+use blackbox::wire::{self, Batch, NONE, Produced, Rest};
 use blackbox::{Broker, Running, TIME_MAX, Target, target};
 
-const NONE: i16 = 0;
 const UNKNOWN_TOPIC_OR_PARTITION: i16 = 3;
 const COORDINATOR_LOAD_IN_PROGRESS: i16 = 14;
 const INVALID_TOPIC_EXCEPTION: i16 = 17;

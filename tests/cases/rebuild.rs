@@ -13,6 +13,7 @@ use xtask::workspace_root;
 
 use crate::cleaning::{CHECKPOINT, EAGER, NEVER, Workload, entries};
 use crate::exchange;
+use crate::load::checkpoint;
 
 /// Of every topic: more entries are made with it than by default.
 const INTERVAL_BYTES: &str = "200";
@@ -160,13 +161,7 @@ fn assert_same(by_hand: &Path, own: &Path, end: i64) {
 /// After an orderly stop, all of every log is durable and replicated.
 fn checkpoints_are_right(broker: &Broker, ends: &BTreeMap<String, i64>) {
     for name in ["recovery-point-offset-checkpoint", "replication-offset-checkpoint"] {
-        let text = fs::read_to_string(broker.data().join(name)).expect("it is there");
-        let row = |line: &str| {
-            let mut words = line.rsplitn(3, ' ');
-            let (offset, partition, topic) = (words.next()?, words.next()?, words.next()?);
-            Some((format!("{topic}-{partition}"), offset.parse().ok()?))
-        };
-        let mut found: BTreeMap<String, i64> = text.lines().skip(2).filter_map(row).collect();
+        let mut found = checkpoint(&broker.data(), name);
         found.remove(METADATA);
         let mut expected = ends.clone();
         expected.remove(METADATA);

@@ -26,4 +26,4 @@ mod served;
 pub use control::serve;
 pub use disk::Failing;
 pub use random::Random;
-pub use served::{Left, Served};
+pub use served::{Left, Served, entering};

@@ -40,6 +40,8 @@ enum Running {
 struct State {
     disk: Disk,
     running: Running,
+    /// How often the disk was mounted: what comes through an earlier mount is late, and refused.
+    mounts: u64,
 }
 
 /// A disk with its mount.
@@ -60,7 +62,7 @@ impl Mounted {
     /// # Errors
     /// The system lets nobody mount it.
     pub(crate) fn new(disk: Disk, point: &Path) -> io::Result<Mounted> {
-        let state = Mutex::new(State { disk, running: Running::Until(None) });
+        let state = Mutex::new(State { disk, running: Running::Until(None), mounts: 0 });
         let shared = Arc::new(Shared { state, changed: Condvar::new() });
         let mut mounted = Mounted { shared, point: point.to_owned(), session: None };
         mounted.mount()?;
@@ -107,17 +109,14 @@ impl Mounted {
     pub(crate) fn come_back(&mut self, change: impl FnOnce(&mut Disk)) -> io::Result<()> {
         self.cut();
         self.unmount()?;
-        let mut state = self.shared.lock();
-        change(&mut state.disk);
-        state.running = Running::Until(None);
-        drop(state);
+        change(&mut self.shared.lock().disk);
         self.mount()
     }
 
     fn mount(&mut self) -> io::Result<()> {
         let mut config = Config::default();
         config.mount_options = vec![MountOption::FSName("faultfs".into())];
-        let answers = Answers { shared: Arc::clone(&self.shared), listings: Mutex::default() };
+        let answers = Answers::of_next_mount(&self.shared);
         self.session = Some(Session::new(answers, &self.point, &config)?.spawn()?);
         Ok(())
     }
@@ -140,10 +139,11 @@ impl Shared {
         self.state.lock().expect("no thread panicked")
     }
 
-    /// Waits for the turn of a request.
-    fn enter(&self, is_change: bool) -> Result<MutexGuard<'_, State>, Errno> {
+    /// Waits for the turn of a request that came through this mount.
+    fn enter(&self, mount: u64, is_change: bool) -> Result<MutexGuard<'_, State>, Errno> {
         let mut state = self.lock();
-        if is_change && let Running::Until(Some(left)) = &mut state.running {
+        let is_due = is_change && state.mounts == mount;
+        if is_due && let Running::Until(Some(left)) = &mut state.running {
             match left.checked_sub(1) {
                 Some(fewer) => *left = fewer,
                 None => {
@@ -154,37 +154,53 @@ impl Shared {
         }
         loop {
             match state.running {
+                _ if state.mounts != mount => return Err(Errno::EIO),
                 Running::Until(_) => return Ok(state),
                 Running::Cut => return Err(Errno::EIO),
                 Running::Frozen => state = self.changed.wait(state).expect("no thread panicked"),
             }
         }
     }
-
-    fn read<R>(&self, read: impl FnOnce(&Disk) -> Result<R, Errno>) -> Result<R, Errno> {
-        read(&self.enter(false)?.disk)
-    }
-
-    fn change<R>(&self, change: impl FnOnce(&mut Disk) -> Result<R, Errno>) -> Result<R, Errno> {
-        change(&mut self.enter(true)?.disk)
-    }
 }
 
 /// An entry of a listing, as the kernel takes it.
 type Entry = (INodeNo, FileType, OsString);
 
-/// What the kernel asks.
+/// What the kernel asks through one mount.
 #[derive(Debug)]
 struct Answers {
     shared: Arc<Shared>,
+    mount: u64,
     /// What each open directory held when it was opened; the handles count up.
     listings: Mutex<(u64, BTreeMap<u64, Vec<Entry>>)>,
 }
 
 impl Answers {
+    /// From now on those of earlier mounts refuse what still comes to them: the kernel may hold
+    /// requests of a process that was killed, and the disk they speak of is gone.
+    fn of_next_mount(shared: &Arc<Shared>) -> Answers {
+        let mut state = shared.lock();
+        state.mounts += 1;
+        state.running = Running::Until(None);
+        Answers { shared: Arc::clone(shared), mount: state.mounts, listings: Mutex::default() }
+    }
+
+    fn read_disk<R>(&self, read: impl FnOnce(&Disk) -> Result<R, Errno>) -> Result<R, Errno> {
+        read(&self.shared.enter(self.mount, false)?.disk)
+    }
+
+    fn change<R>(&self, change: impl FnOnce(&mut Disk) -> Result<R, Errno>) -> Result<R, Errno> {
+        change(&mut self.shared.enter(self.mount, true)?.disk)
+    }
+
+    /// Something that neither waits for its number among the changes nor is one.
+    fn handle<R>(&self, handle: impl FnOnce(&mut Disk) -> Result<R, Errno>) -> Result<R, Errno> {
+        handle(&mut self.shared.enter(self.mount, false)?.disk)
+    }
+
     fn list(&self, inode: INodeNo) -> Result<FileHandle, Errno> {
         let (parent, found) =
-            self.shared.read(|disk| Ok((disk.parent(inode.0)?, disk.list(inode.0)?)))?;
+            self.read_disk(|disk| Ok((disk.parent(inode.0)?, disk.list(inode.0)?)))?;
         let mut entries = vec![(inode, FileType::Directory, ".".into())];
         entries.push((INodeNo(parent), FileType::Directory, "..".into()));
         entries.extend(found.into_iter().map(|(name, inode, is_directory)| {
@@ -205,7 +221,7 @@ impl Answers {
         mode: u32,
         is_directory: bool,
     ) -> Result<FileAttr, Errno> {
-        self.shared.change(|disk| {
+        self.change(|disk| {
             let inode = disk.create(parent.0, name, permissions(mode), is_directory)?;
             if !is_directory {
                 disk.open(inode)?;
@@ -258,12 +274,12 @@ impl Filesystem for Answers {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        let found = self.shared.read(|disk| disk.attributes(disk.lookup(parent.0, name)?));
+        let found = self.read_disk(|disk| disk.attributes(disk.lookup(parent.0, name)?));
         answer!(reply, found, |found| reply.entry(&BELIEVED, &described(found), Generation(0)));
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        let found = self.shared.read(|disk| disk.attributes(inode.0));
+        let found = self.read_disk(|disk| disk.attributes(inode.0));
         answer!(reply, found, |found| reply.attr(&BELIEVED, &described(found)));
     }
 
@@ -285,7 +301,7 @@ impl Filesystem for Answers {
         _: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        let changed = self.shared.change(|disk| {
+        let changed = self.change(|disk| {
             if let Some(mode) = mode {
                 disk.set_permissions(inode.0, permissions(mode))?;
             }
@@ -333,12 +349,12 @@ impl Filesystem for Answers {
     }
 
     fn unlink(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.shared.change(|disk| disk.remove(parent.0, name, false));
+        let removed = self.change(|disk| disk.remove(parent.0, name, false));
         answer!(reply, removed, |()| reply.ok());
     }
 
     fn rmdir(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEmpty) {
-        let removed = self.shared.change(|disk| disk.remove(parent.0, name, true));
+        let removed = self.change(|disk| disk.remove(parent.0, name, true));
         answer!(reply, removed, |()| reply.ok());
     }
 
@@ -357,13 +373,12 @@ impl Filesystem for Answers {
         }
         let may_replace = flags.is_empty();
         let renamed = self
-            .shared
             .change(|disk| disk.rename((parent.0, name), (new_parent.0, new_name), may_replace));
         answer!(reply, renamed, |()| reply.ok());
     }
 
     fn open(&self, _: &Request, inode: INodeNo, _: OpenFlags, reply: ReplyOpen) {
-        let opened = self.shared.enter(false).and_then(|mut state| state.disk.open(inode.0));
+        let opened = self.handle(|disk| disk.open(inode.0));
         answer!(reply, opened, |()| { reply.opened(FileHandle(0), FopenFlags::FOPEN_KEEP_CACHE) });
     }
 
@@ -378,7 +393,7 @@ impl Filesystem for Answers {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        let bytes = self.shared.read(|disk| disk.read(inode.0, offset, u64::from(size)));
+        let bytes = self.read_disk(|disk| disk.read(inode.0, offset, u64::from(size)));
         answer!(reply, bytes, |bytes| reply.data(&bytes));
     }
 
@@ -394,7 +409,7 @@ impl Filesystem for Answers {
         _: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        let written = self.shared.change(|disk| disk.write(inode.0, offset, data));
+        let written = self.change(|disk| disk.write(inode.0, offset, data));
         answer!(reply, written, |()| reply.written(data.len() as u32));
     }
 
@@ -412,17 +427,17 @@ impl Filesystem for Answers {
         _: bool,
         reply: ReplyEmpty,
     ) {
-        let closed = self.shared.enter(false).and_then(|mut state| state.disk.close(inode.0));
+        let closed = self.handle(|disk| disk.close(inode.0));
         answer!(reply, closed, |()| reply.ok());
     }
 
     fn fsync(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let synced = self.shared.change(|disk| disk.sync(inode.0));
+        let synced = self.change(|disk| disk.sync(inode.0));
         answer!(reply, synced, |()| reply.ok());
     }
 
     fn fsyncdir(&self, _: &Request, inode: INodeNo, _: FileHandle, _: bool, reply: ReplyEmpty) {
-        let synced = self.shared.change(|disk| disk.sync(inode.0));
+        let synced = self.change(|disk| disk.sync(inode.0));
         answer!(reply, synced, |()| reply.ok());
     }
 
@@ -462,7 +477,7 @@ impl Filesystem for Answers {
     }
 
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
-        let space = self.shared.read(|disk| Ok(disk.space()));
+        let space = self.read_disk(|disk| Ok(disk.space()));
         answer!(reply, space, |(total, free)| {
             let (total, free) = (total / PAGE_BYTES, free / PAGE_BYTES);
             let (page, name) = (PAGE_BYTES as u32, NAME_BYTES_MAX as u32);
@@ -486,7 +501,37 @@ impl Filesystem for Answers {
             return reply.error(Errno::EOPNOTSUPP);
         }
         let extends = mode & KEEPS_LENGTH == 0;
-        let allocated = self.shared.change(|disk| disk.allocate(inode.0, offset, length, extends));
+        let allocated = self.change(|disk| disk.allocate(inode.0, offset, length, extends));
         answer!(reply, allocated, |()| reply.ok());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_mount_is_asked_changes_nothing_any_more() {
+        let state = State { disk: Disk::new(1 << 20), running: Running::Until(None), mounts: 0 };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let create = |answers: &Answers, name: &str| {
+            answers.create(INodeNo::ROOT, OsStr::new(name), 0o644, false).map(|_| ())
+        };
+        let earlier = Answers::of_next_mount(&shared);
+        assert!(create(&earlier, "before").is_ok());
+        shared.lock().running = Running::Cut;
+        assert!(create(&earlier, "cut").is_err());
+        let later = Answers::of_next_mount(&shared);
+        shared.lock().running = Running::Until(Some(1));
+        assert!(create(&earlier, "late").is_err());
+        assert!(later.read_disk(|disk| disk.lookup(1, OsStr::new("late"))).is_err());
+        assert!(create(&later, "after").is_ok(), "what is late does not count as a change");
+        // And whoever waits for what becomes of the disk is told when it has come back.
+        let waiting = Answers { shared: Arc::clone(&shared), mount: 2, listings: Mutex::default() };
+        shared.lock().running = Running::Frozen;
+        let waits = std::thread::spawn(move || create(&waiting, "frozen").is_err());
+        let _newest = Answers::of_next_mount(&shared);
+        shared.changed.notify_all();
+        assert!(waits.join().expect("it does not panic"));
     }
 }

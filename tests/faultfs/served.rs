@@ -45,9 +45,7 @@ impl Served {
 
     /// What starts a command that sees the disk.
     pub fn wrapper(&self) -> [String; 6] {
-        let target = self.process.id().to_string();
-        ["nsenter", "--user", "--preserve-credentials", "--mount", "--target", &target]
-            .map(str::to_owned)
+        entering(self.process.id())
     }
 
     /// A path as it lies on the disk, for those outside of its namespace.
@@ -118,6 +116,12 @@ impl Served {
         self.output.read_line(&mut line).expect("the process of the disk runs");
         line.trim_end().to_owned()
     }
+}
+
+/// What starts a command that sees the mounts of a process.
+pub fn entering(pid: u32) -> [String; 6] {
+    ["nsenter", "--user", "--preserve-credentials", "--mount", "--target", &pid.to_string()]
+        .map(str::to_owned)
 }
 
 impl Drop for Served {

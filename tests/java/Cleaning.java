@@ -65,12 +65,7 @@ public class Cleaning {
     }
 
     Map<String, Object> common(Object... more) {
-        Map<String, Object> settings = new HashMap<>();
-        settings.put("bootstrap.servers", address);
-        for (int index = 0; index < more.length; index += 2) {
-            settings.put((String) more[index], more[index + 1]);
-        }
-        return settings;
+        return Settings.of(address, more);
     }
 
     /** One flush is one batch: it is sent when it is asked for, and has room for all. */

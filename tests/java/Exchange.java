@@ -54,12 +54,7 @@ public class Exchange {
     }
 
     Map<String, Object> common(Object... more) {
-        Map<String, Object> settings = new HashMap<>();
-        settings.put("bootstrap.servers", address);
-        for (int index = 0; index < more.length; index += 2) {
-            settings.put((String) more[index], more[index + 1]);
-        }
-        return settings;
+        return Settings.of(address, more);
     }
 
     KafkaProducer<String, String> producer(Object... more) {

@@ -109,10 +109,7 @@ impl Log {
             return Err(OffsetOutOfRange { offset: new_start, log_start_offset, end_offset });
         }
         if new_start > log_start_offset && self.state == LogState::Open {
-            self.log_start_offset = new_start;
-            self.epochs_file.stale |= self.epochs.truncate_from_start(new_start);
-            self.write_epochs(now, out);
-            self.delete_below_start(now, out);
+            self.begin_at(now, new_start, out);
         }
         Ok(())
     }
@@ -166,12 +163,17 @@ impl Log {
         // None goes that is written or being sealed.
         let new_start = reached.map(|base| base.min(self.sealed_end()));
         if let Some(log_start_offset) = new_start.filter(|start| *start > self.log_start_offset) {
-            self.log_start_offset = log_start_offset;
-            self.epochs_file.stale |= self.epochs.truncate_from_start(log_start_offset);
-            self.write_epochs(now, out);
             events.push(LogEvent::StartMoved { log_start_offset });
-            self.delete_below_start(now, out);
+            self.begin_at(now, log_start_offset, out);
         }
+    }
+
+    /// Moves the start of the log on, and deletes what lies below it.
+    fn begin_at(&mut self, now: Now, log_start_offset: Offset, out: &mut LogEffects) {
+        self.log_start_offset = log_start_offset;
+        self.epochs_file.stale |= self.epochs.truncate_from_start(log_start_offset);
+        self.write_epochs(now, out);
+        self.delete_below_start(now, out);
     }
 
     /// Cuts off everything from `offset` on. [`LogEvent::Truncated`] says that it is done; until

@@ -2,10 +2,11 @@
 
 use std::thread;
 
-use blackbox::wire::Batch;
+use blackbox::PAUSE;
+use blackbox::wire::{Batch, NONE};
 use faultfs::Random;
 
-use super::client::{Client, NONE, PAUSE, UNKNOWN_TOPIC};
+use super::client::{Client, UNKNOWN_TOPIC};
 use super::{Ending, Signals};
 
 const NAMES: [&str; 4] = ["churn-a", "churn-b", "churn-c", "churn-d"];

@@ -5,12 +5,9 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use blackbox::wire::{self, Bytes, Rest};
+use blackbox::PAUSE;
+use blackbox::wire::{self, Bytes, NONE, Rest};
 
-/// The answer that all is well, as a code.
-pub(crate) const NONE: i16 = 0;
-/// Between two tries to reach a broker that does not answer, or not well.
-pub(crate) const PAUSE: Duration = Duration::from_millis(5);
 /// How long a broker that has started may refuse what it must do soon.
 const READY_MAX: Duration = Duration::from_secs(60);
 /// What a topic has in the broker's answers.

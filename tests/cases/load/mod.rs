@@ -12,9 +12,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use blackbox::PAUSE;
+use blackbox::wire::NONE;
+
 use self::churn::{Churn, Committer};
 pub(crate) use self::client::Client;
-use self::client::{NONE, PAUSE};
 pub(crate) use self::writer::Plan;
 use self::writer::Writer;
 
@@ -226,7 +228,12 @@ pub(crate) fn wait_for_acknowledged(signals: &Signals, count: u64) {
 
 /// What `recovery-point-offset-checkpoint` says, by the name of the partition.
 pub(crate) fn recovery_points(folder: &Path) -> BTreeMap<String, i64> {
-    let text = fs::read_to_string(folder.join("recovery-point-offset-checkpoint"));
+    checkpoint(folder, "recovery-point-offset-checkpoint")
+}
+
+/// What a checkpoint of a directory says, by the name of the partition.
+pub(crate) fn checkpoint(folder: &Path, name: &str) -> BTreeMap<String, i64> {
+    let text = fs::read_to_string(folder.join(name));
     let entry = |line: &str| {
         let mut words = line.split(' ');
         let (topic, partition) = (words.next()?, words.next()?);

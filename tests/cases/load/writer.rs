@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use blackbox::wire::Batch;
+use blackbox::PAUSE;
+use blackbox::wire::{Batch, NONE};
 use faultfs::Random;
 
-use super::client::{Client, NONE, PAUSE, Record};
+use super::client::{Client, Record};
 use super::{Ending, Signals};
 
 const OUT_OF_RANGE: i16 = 1;
