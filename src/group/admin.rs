@@ -64,8 +64,7 @@ impl Groups {
         if version < VERSION_NOT_FOUND {
             return missing;
         }
-        let why =
-            if self.foreign.contains_key(id) { "is not a classic group" } else { "not found" };
+        let why = if self.unserved.has(id) { "is not a classic group" } else { "not found" };
         DescribedGroup {
             error_code: ErrorCode::GROUP_ID_NOT_FOUND,
             error_message: Some(Str::from(format!("Group {id} {why}."))),

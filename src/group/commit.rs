@@ -123,7 +123,7 @@ impl Groups {
     fn may_commit(&self, version: i16, request: &OffsetCommitRequest) -> Result<(), ErrorCode> {
         let generation = request.generation_id_or_member_epoch;
         let Some(group) = self.groups.get(&request.group_id) else {
-            let is_foreign = self.foreign.contains_key(&request.group_id);
+            let is_foreign = self.unserved.has(&request.group_id);
             return match generation {
                 // Someone who manages its partitions itself; the group comes to be.
                 ..0 if !is_foreign => Ok(()),

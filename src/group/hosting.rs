@@ -50,6 +50,11 @@ impl GroupCoordinator {
         self.inner.loaded(now);
     }
 
+    /// What the log has of groups that are not served, in words; none where there are none.
+    pub fn unserved(&self) -> Option<String> {
+        self.inner.machine().unserved.summary()
+    }
+
     /// Handles a call. The reply comes with `ticket` at any later time, in any phase.
     pub fn handle(&mut self, now: Now, image: &Image, call: GroupCall, ticket: Token) {
         self.inner.handle(now, image, call, ticket);

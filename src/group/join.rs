@@ -54,7 +54,7 @@ impl Groups {
             return turn.reply_at_once(ticket, call.refuse(error));
         }
         let join = read(&call, request, ticket);
-        if self.foreign.contains_key(&join.group_id) {
+        if self.unserved.has(&join.group_id) {
             return join.error(turn, Str::new(), ErrorCode::INCONSISTENT_GROUP_PROTOCOL);
         }
         let group_id = join.group_id.clone();

@@ -26,6 +26,7 @@ mod placement;
 mod rebalance;
 mod record;
 mod sync;
+mod unserved;
 
 pub use call::{GroupCall, GroupReply, GroupRequest};
 pub use config::GroupConfig;

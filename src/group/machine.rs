@@ -15,6 +15,7 @@ use crate::config::{GroupConfig, millis};
 use crate::group::{Group, GroupState, Member};
 use crate::offsets::{Committed, Offsets, Place};
 use crate::record::TEXT_BYTES_MAX;
+use crate::unserved::Unserved;
 
 pub(crate) type GroupTurn<'a> = Turn<'a, GroupReply>;
 
@@ -39,8 +40,8 @@ pub(crate) struct Groups {
     pub(crate) config: GroupConfig,
     pub(crate) random: Random,
     pub(crate) groups: BTreeMap<Str, Group>,
-    /// Groups of other kinds with the kind, known by their records only.
-    pub(crate) foreign: BTreeMap<Str, &'static str>,
+    /// Groups of other kinds.
+    pub(crate) unserved: Unserved,
     pub(crate) offsets: Offsets,
     pub(crate) timers: Timers<Alarm>,
 }
@@ -51,7 +52,7 @@ impl Groups {
             config,
             random,
             groups: BTreeMap::new(),
-            foreign: BTreeMap::new(),
+            unserved: Unserved::default(),
             offsets: Offsets::default(),
             timers: Timers::default(),
         }
@@ -133,7 +134,7 @@ impl Groups {
         value: Option<OffsetCommitValue>,
     ) {
         let Some(value) = value else { return self.offsets.remove(&group, &place) };
-        if !self.foreign.contains_key(&group) {
+        if !self.unserved.has(&group) {
             self.groups.entry(group.clone()).or_insert_with(|| Group::new(None));
         }
         let committed = Committed {
@@ -194,9 +195,9 @@ impl Groups {
     fn replay_foreign(&mut self, id: Str, kind: &'static str, exists: bool) {
         if exists {
             self.groups.remove(&id);
-            self.foreign.insert(id, kind);
+            self.unserved.add(id, kind);
         } else {
-            self.foreign.remove(&id);
+            self.unserved.remove(&id);
         }
     }
 
@@ -252,7 +253,9 @@ impl Machine for Groups {
         let key = Bytes::copy_from_slice(record.key);
         let value = record.value.map(Bytes::copy_from_slice);
         let decoded = GroupRecord::decode(&key, value.as_ref());
-        match decoded.map_err(|error| error.to_string())? {
+        let decoded = decoded.map_err(|error| error.to_string())?;
+        self.unserved.count(&decoded, value.is_none());
+        match decoded {
             GroupRecord::OffsetCommit(key, value) => {
                 self.replay_offset(record, key.group, (key.topic, key.partition), value);
             }
@@ -364,7 +367,7 @@ impl Machine for Groups {
             }
             tracing::debug!(group = %id, generation = group.generation, "forgot a group");
         }
-        self.foreign.clear();
+        self.unserved = Unserved::default();
         self.offsets = Offsets::default();
         self.timers = Timers::default();
     }

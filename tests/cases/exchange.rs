@@ -122,6 +122,72 @@ fn a_topic_in_a_tier_is_refused_and_nothing_is_changed() {
     Broker::fails_to_start(&exchange.broker, &settings).says("there is no tiered storage yet");
 }
 
+/// Groups of the new protocol, share groups and transactions outlive a time under a broker that
+/// does not serve them, through the compaction of their topic.
+#[test]
+fn what_is_not_served_is_named_and_kept() {
+    const CHECKPOINT: &str = "data/cleaner-offset-checkpoint";
+    let settings = [
+        ("log.cleaner.backoff.ms", "100"),
+        ("log.cleaner.min.cleanable.ratio", "0.01"),
+        ("log.flush.offset.checkpoint.interval.ms", "200"),
+        ("offsets.topic.num.partitions", "1"),
+        ("share.coordinator.state.topic.num.partitions", "1"),
+        ("share.coordinator.state.topic.replication.factor", "1"),
+        ("transaction.state.log.num.partitions", "1"),
+    ];
+    let new = "console-consumer --topic x-kept --group x-new --from-beginning \
+               --command-property group.protocol=consumer --max-messages";
+    let share = "console-share-consumer --topic x-kept --group x-share --max-messages";
+    let mut exchange = Exchange::prepare(&settings, Target::Kafka);
+    let broker = &exchange.broker;
+    broker.kafka_reads("console-producer --topic x-kept", "a\nb\nc\n").ok();
+    broker.kafka(&format!("{new} 2")).ok().prints("a\nb");
+    let group = "configs --alter --entity-type groups --entity-name x-share";
+    broker.kafka(&format!("{group} --add-config share.auto.offset.reset=earliest")).ok();
+    broker.kafka(&format!("{share} 1")).ok().prints("a");
+    let transact = "producer-perf-test --topic x-transacted --num-records 10 --record-size 10 \
+                    --throughput -1 --transactional-id x --transaction-duration-ms 1000";
+    broker.kafka(transact).ok();
+
+    exchange.ends(End::Stop);
+    exchange.starts_as(target());
+    let broker = &exchange.broker;
+    let alter = "configs --alter --entity-type topics --entity-name __consumer_offsets";
+    broker.kafka(&format!("{alter} --add-config segment.ms=1")).ok();
+    let classic = "console-consumer --topic x-kept --group x-old --from-beginning --max-messages 1";
+    broker.kafka(classic).ok().prints("a");
+    broker.kafka(classic).ok().prints("b");
+    broker.waits_for(CHECKPOINT, "__consumer_offsets 0");
+    if target() == Target::Corelane {
+        let text = broker.log_text().split_off(exchange.log_bytes);
+        for (partition, kept) in [
+            ("__consumer_offsets-0", "consumer groups: 1 (* records), share groups: 1 (* records)"),
+            ("__share_group_state-0", "the state of share groups (* records)"),
+            ("__transaction_state-0", "transactions (* records)"),
+        ] {
+            let line = format!("*partition={partition}*");
+            let words = format!("* WARN kept, but not served by this version: {kept}*");
+            let is_it = |it: &&str| fits(it, &line) && fits(it, &words);
+            assert_eq!(text.lines().filter(is_it).count(), 1, "{partition}: {text}");
+        }
+    }
+
+    exchange.ends(End::Kill);
+    exchange.starts_as(Target::Kafka);
+    let broker = &exchange.broker;
+    let describe = "consumer-groups --describe --group x-new";
+    broker
+        .kafka(describe)
+        .ok()
+        .says("x-new           x-kept          0          2               3");
+    broker.kafka(&format!("{new} 1")).ok().prints("c");
+    broker.kafka(&format!("{share} 2")).ok().prints("b\nc");
+    broker.kafka(transact).ok();
+    exchange.ends(End::Stop);
+    exchange.files_are_whole();
+}
+
 /// Makes the record of the metadata.version that a log begins with one of the next version.
 fn raise_metadata_version(log: &mut [u8]) {
     const NAME: &[u8] = b"metadata.version";

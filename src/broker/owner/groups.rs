@@ -376,7 +376,12 @@ impl Owner {
         host.loading = None;
         host.coordinator.loaded(desk.now);
         host.coordinator.high_watermark(high_watermark);
+        let unserved = host.coordinator.unserved();
         self.hosts.called.push(token);
+        if let Some(unserved) = unserved {
+            let partition = &self.partition(token).name;
+            tracing::warn!(%partition, "kept, but not served by this version: {unserved}");
+        }
     }
 
     fn load_failed(&mut self, desk: &mut Desk<'_>, token: Token, why: &str) {

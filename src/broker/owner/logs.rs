@@ -14,6 +14,7 @@ use super::{Alarm, Desk, Notice, Owner};
 use crate::files::FileStep;
 use crate::partition::{Partition, Waiter};
 use crate::rules::TopicRules;
+use crate::topics::{SHARE_TOPIC, TRANSACTIONS_TOPIC};
 
 /// Which log belongs to a partition that this shard is given.
 #[derive(Debug)]
@@ -393,6 +394,7 @@ impl Owner {
                  and stop it in order"
             );
         }
+        warn_of_unserved(self.partition(token));
         if let Some(epoch) = led_in {
             self.with_log(desk, token, |log, now, effects, _| {
                 log.assign_leader_epoch(now, epoch, effects);
@@ -453,5 +455,22 @@ impl Owner {
             self.log_alarms.insert(token, at);
             self.alarms.set(at, Alarm::Log(token));
         }
+    }
+}
+
+/// What other versions keep in topics of their own stays as it is: whoever took the directory over
+/// should know.
+fn warn_of_unserved(partition: &Partition) {
+    let what = match &*partition.name.topic {
+        TRANSACTIONS_TOPIC => "transactions",
+        SHARE_TOPIC => "the state of share groups",
+        _ => return,
+    };
+    let records = partition.log.end_offset().0 - partition.log.log_start_offset().0;
+    if records > 0 {
+        tracing::warn!(
+            partition = %partition.name,
+            "kept, but not served by this version: {what} ({records} records)"
+        );
     }
 }
