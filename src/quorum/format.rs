@@ -307,7 +307,10 @@ fn check_formatted(request: &FormatRequest<'_>) -> Result<(), FormatError> {
             |what: &str, expected: &dyn std::fmt::Display, found: &dyn std::fmt::Display| {
                 let file = file.display();
                 Err(FormatError(format!(
-                    "Invalid {what} in: {file}. Expected {expected}, but read {found}"
+                    "Invalid {what} in: {file}. Expected {expected}, but read {found}: the \
+                     directory is already formatted, for another cluster or node. Start the node \
+                     on it as it is, name another directory, or remove what is in it if nobody \
+                     needs that any more"
                 )))
             };
         if properties.cluster_id != request.cluster_id {

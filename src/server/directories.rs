@@ -56,6 +56,7 @@ pub(crate) struct Directories {
 /// # Errors
 /// A sentence on what is wrong and what to do; nothing has been changed.
 pub(crate) fn open(config: &BrokerConfig) -> Result<Directories, String> {
+    refuse_same(&paths(config))?;
     let (mut logs, mut locks, mut cluster_id) = (Vec::new(), Vec::new(), None);
     for path in paths(config) {
         let opened = lock(&path).and_then(|lock| Ok((lock, read(&path)?)));
@@ -91,11 +92,34 @@ pub(crate) fn open(config: &BrokerConfig) -> Result<Directories, String> {
     Ok(Directories { cluster_id, logs, metadata, _locks: locks })
 }
 
+/// Refuses one directory by two names, or a copy of another one (`MetaPropertiesEnsemble.verify`).
+fn refuse_same(paths: &[PathBuf]) -> Result<(), String> {
+    let mut known: Vec<(Uuid, &Path)> = Vec::new();
+    for path in paths {
+        // Whatever else is wrong with one is found when it is opened.
+        let Some(id) = try_to_read(path).ok().flatten().and_then(|found| found.directory_id) else {
+            continue;
+        };
+        if let Some((_, other)) = known.iter().find(|(other, _)| *other == id) {
+            return Err(format!(
+                "Duplicate directory ID {id} found. It was the ID of {}, but also of {}: they are \
+                 one directory, or copies. Name each once in log.dirs, and metadata.log.dir in the \
+                 same words",
+                other.display(),
+                path.display()
+            ));
+        }
+        known.push((id, path));
+    }
+    Ok(())
+}
+
 /// Every directory of a node once: those of its logs, and that of the metadata log.
 pub(crate) fn paths(config: &BrokerConfig) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = Vec::new();
     for path in config.log_dirs.iter().chain([&config.metadata_log_dir]) {
-        if !paths.iter().any(|known| known == Path::new(path)) {
+        // Other spellings of a path count as other directories, as in Kafka.
+        if !paths.iter().any(|known| known.as_os_str() == path.as_str()) {
             paths.push(PathBuf::from(path));
         }
     }
@@ -183,9 +207,9 @@ fn read_text(path: &Path) -> std::io::Result<String> {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods)] // The tests make the directories that they read.
 mod tests {
-    use super::*;
+    use base::Random;
 
-    const ID: &str = "AAAAAAAAAAAAAAAAAAAACQ";
+    use super::*;
 
     fn config(directories: &[&Path]) -> BrokerConfig {
         let list: Vec<String> = directories.iter().map(|path| path.display().to_string()).collect();
@@ -199,8 +223,12 @@ mod tests {
         BrokerConfig::parse(text.as_bytes()).expect("valid")
     }
 
+    /// Each directory gets an id of its own.
     fn format(path: &Path, node: i32, cluster: &str) {
-        let text = format!("version=1\nnode.id={node}\ncluster.id={cluster}\ndirectory.id={ID}\n");
+        let name = path.as_os_str().as_encoded_bytes();
+        let seed = name.iter().fold(0_u64, |seed, byte| seed.wrapping_mul(31) + u64::from(*byte));
+        let id = Uuid::random(&mut Random::new(seed));
+        let text = format!("version=1\nnode.id={node}\ncluster.id={cluster}\ndirectory.id={id}\n");
         std::fs::write(path.join(META_PROPERTIES), text).expect("written");
     }
 
@@ -230,6 +258,23 @@ mod tests {
         drop(opened);
         let error = open(&config(&[two.path(), one.path()])).expect_err("the metadata are there");
         assert!(error.contains("Not a directory"), "{error}");
+    }
+
+    #[test]
+    fn a_directory_by_two_names_is_refused_by_both() {
+        let one = tempfile::tempdir().expect("dir");
+        format(one.path(), 1, "c");
+        let link = one.path().join("link");
+        std::os::unix::fs::symlink(one.path(), &link).expect("a link");
+        let slash = PathBuf::from(format!("{}/", one.path().display()));
+        for other in
+            [one.path().join("../").join(one.path().file_name().expect("it has one")), link, slash]
+        {
+            let error = open(&config(&[one.path(), &other])).expect_err("it is the same");
+            let both = format!("{}, but also of {}:", one.path().display(), other.display());
+            assert!(error.contains(&both), "{error}");
+        }
+        open(&config(&[one.path(), one.path()])).expect("by one name it is named once");
     }
 
     #[test]

@@ -49,7 +49,8 @@ fn a_folder_is_formatted_once() {
     broker
         .format(&format!("--cluster-id {OTHER_ID} --ignore-formatted"))
         .fails()
-        .says(&format!("Expected {OTHER_ID}, but read {CLUSTER_ID}"));
+        .says(&format!("Expected {OTHER_ID}, but read {CLUSTER_ID}"))
+        .says(&meta.display().to_string());
     assert_eq!(fs::read(&meta).expect("it is still there"), before);
 }
 

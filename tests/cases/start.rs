@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::Write;
+use std::os::unix::fs::symlink;
 
 use blackbox::{Broker, Target, target, wire};
 
@@ -58,6 +59,25 @@ fn a_folder_of_another_cluster_is_refused() {
         .says("Invalid cluster.id in")
         .says("b3RoZXItY2x1c3Rlci0xMA");
     fs::write(&path, text).expect("writing");
+    broker.start_again();
+}
+
+#[test]
+fn a_folder_by_two_names_is_refused() {
+    let mut broker = Broker::start(&[]);
+    broker.stop();
+    symlink(broker.data(), broker.path("link")).expect("a link");
+    for other in ["data/", "data/../data", "link"] {
+        let both = format!("{{folder}}/data,{{folder}}/{other}");
+        Broker::fails_to_start(&broker, &[("log.dirs", &both)])
+            .says("Duplicate directory ID")
+            .says(&format!("It was the ID of {}, but also of ", broker.data().display()))
+            .says(&broker.path(other).display().to_string());
+    }
+    // The same words twice count once.
+    let settings = fs::read_to_string(broker.settings()).expect("it has settings");
+    let data = broker.data().display().to_string();
+    fs::write(broker.settings(), format!("{settings}log.dirs={data},{data}\n")).expect("written");
     broker.start_again();
 }
 
