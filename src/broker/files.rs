@@ -21,6 +21,10 @@ pub(crate) enum FileStep {
     Copy(Token, Token),
     /// A copy that nobody wants is deleted, durably; by the partition.
     Cancelled(Token),
+    /// The mark in a copy's folder, by the partition.
+    CopyMark(Token),
+    /// The same goes again; nobody waits for it.
+    Unmarked,
     /// A call wants to know the size of a log directory's file system, by the directory's index.
     Space(Token, u16),
 }

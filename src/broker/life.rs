@@ -26,6 +26,8 @@ pub(crate) enum LifeStage {
 #[derive(Debug)]
 pub(crate) struct Life {
     pub(crate) stage: LifeStage,
+    /// The node was asked to stop: once more changes nothing.
+    pub(crate) was_asked_to_stop: bool,
     /// What the directories held, once the keeper has read them.
     pub(crate) found: Option<Arc<[LogDirectory]>>,
     /// The logs that were there have been opened: every other one is new.
@@ -33,14 +35,26 @@ pub(crate) struct Life {
     pub(crate) keeper: Option<Keeper>,
 }
 
+/// What is known of the folders in the directories (`strays`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Folders {
+    /// Nothing was decided yet.
+    Unknown,
+    /// A partition has several logs. These directories, by index, are still to say which of theirs
+    /// are copies.
+    FindingCopies(BTreeSet<u16>),
+    /// Each has its name once no directory has anything to do.
+    Known,
+    /// Nobody can tell which one of two logs is to be used: the node ends.
+    Refused,
+}
+
 /// What only the keeper has.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     pub(crate) directories: Vec<Directory>,
     pub(crate) found: Vec<Option<LogDirectory>>,
-    /// Whether the logs that belong to no partition are known: they have other names once no
-    /// directory has anything to do.
-    pub(crate) knows_strays: bool,
+    pub(crate) folders: Folders,
     /// What is left of deleted logs stays: a log was not found.
     pub(crate) keeps_deleted: bool,
     /// When the listeners were first tried.
@@ -70,7 +84,7 @@ impl Life {
         let keeper = setup.is_keeper().then(|| Keeper {
             directories: Vec::new(),
             found: setup.log_directories.iter().map(|_| None).collect(),
-            knows_strays: false,
+            folders: Folders::Unknown,
             keeps_deleted: false,
             listens_since: Instant::default(),
             endpoints: setup.listeners.iter().map(|_| None).collect(),
@@ -83,7 +97,13 @@ impl Life {
             unclosed: BTreeSet::new(),
             reported: BTreeSet::new(),
         });
-        Self { stage: LifeStage::Loading, found: None, has_forgotten_logs: false, keeper }
+        Self {
+            stage: LifeStage::Loading,
+            was_asked_to_stop: false,
+            found: None,
+            has_forgotten_logs: false,
+            keeper,
+        }
     }
 
     /// What the log directories held, once it is known.

@@ -56,7 +56,7 @@ impl Shard {
     }
 
     /// As keeper: the metadata is there, and nothing in it is unknown. Only now the directories are
-    /// opened, which takes their marks of a clean shutdown away.
+    /// opened.
     pub(crate) fn open_directories(&mut self, io: &mut Io<'_>) {
         if !self.setup.is_keeper() {
             return;
@@ -100,10 +100,12 @@ impl Shard {
             DirectoryEvent::Opened(found) => {
                 self.directory_found(io, index, described(&found));
             }
+            DirectoryEvent::CopiesFound(copies) => self.copies_found(io, index, &copies),
             DirectoryEvent::CheckpointWritten(_) | DirectoryEvent::Closed => {}
             DirectoryEvent::Failed { cause } => {
                 if self.life.keeper().found[usize::from(index)].is_some() {
                     self.directory_failed(io, index, cause.to_string());
+                    self.set_strays_aside(io);
                 } else {
                     self.found_offline(io, index, cause.to_string());
                 }
@@ -114,7 +116,8 @@ impl Shard {
     fn found_offline(&mut self, io: &mut Io<'_>, index: u16, sentence: String) {
         self.say_offline(index, &sentence);
         let (offline, logs, futures) = (Some(sentence), Map::default(), Vec::new());
-        let found = LogDirectory { offline, clean_shutdown: None, logs, futures };
+        let missing = Map::default();
+        let found = LogDirectory { offline, clean_shutdown: None, logs, futures, missing };
         self.directory_found(io, index, found);
     }
 
@@ -315,7 +318,7 @@ impl Shard {
 /// Stopping.
 impl Shard {
     pub(crate) fn stop(&mut self, io: &mut Io<'_>) {
-        if self.life.is_stopping() {
+        if std::mem::replace(&mut self.life.was_asked_to_stop, true) || self.life.is_stopping() {
             return;
         }
         let never_served = self.life.stage == LifeStage::Loading;
@@ -356,6 +359,8 @@ impl Shard {
                     let id = self.setup.log_directories[usize::from(directory)].id;
                     self.assignments.add(key, id);
                 }
+                // What is said last has it, too.
+                Notice::Moved if self.is_stopping() => {}
                 Notice::Moved => self.send_checkpoints(io),
                 Notice::Cleaned => self.checkpoints_soon(io),
                 Notice::DirectoryFailed(directory, sentence) => {
@@ -381,7 +386,8 @@ impl Shard {
     /// Says to the keeper where this shard's logs stand.
     pub(crate) fn send_checkpoints(&mut self, io: &mut Io<'_>) {
         let positions = self.life.has_forgotten_logs.then(|| self.owner.positions());
-        let closed = self.life.is_stopping();
+        // A shard says it once: the keeper counts.
+        let closed = self.life.stage == LifeStage::Checkpointing;
         let unclosed = if closed { self.owner.unclosed_directories() } else { Vec::new() };
         let settled = self.settled_offset();
         let body = Request::Checkpoints { settled, positions, closed, unclosed };
@@ -546,7 +552,9 @@ fn described(found: &FoundDirectory) -> LogDirectory {
         let log_start_offset = at(&found.log_start_offsets, log);
         let first_dirty = found.first_dirty.get(log).copied();
         let topic_id = *topic_id;
-        (log.clone(), FoundLog { topic_id, recovery_point, log_start_offset, first_dirty })
+        let is_copy = false;
+        let found = FoundLog { topic_id, recovery_point, log_start_offset, first_dirty, is_copy };
+        (log.clone(), found)
     });
     let futures = found.futures.iter().map(|future| {
         let log = &future.partition;
@@ -561,13 +569,17 @@ fn described(found: &FoundDirectory) -> LogDirectory {
             },
             log_start_offset: at(&found.log_start_offsets, log),
             first_dirty: found.first_dirty.get(log).copied(),
+            is_copy: true,
         };
         FoundFuture { partition: future.partition.clone(), folder: future.folder.clone(), log }
     });
+    let logs: Map<TopicPartition, FoundLog> = logs.collect();
+    let missing = found.recovery_points.iter().filter(|(log, _)| !logs.contains_key(*log));
     LogDirectory {
         offline: None,
         clean_shutdown: found.clean_shutdown.then(|| found.broker_epoch.unwrap_or(-1)),
-        logs: logs.collect(),
+        missing: missing.map(|(log, offset)| (log.clone(), *offset)).collect(),
+        logs,
         futures: futures.collect(),
     }
 }

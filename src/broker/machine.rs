@@ -259,6 +259,11 @@ impl Shard {
                 let result = outcome.done();
                 self.with_owner(io, |owner, desk| owner.copy_is_cancelled(desk, partition, result));
             }
+            FileStep::CopyMark(partition) => {
+                let result = outcome.done();
+                self.with_owner(io, |owner, desk| owner.copy_is_marked(desk, partition, result));
+            }
+            FileStep::Unmarked => {}
             FileStep::Directory(index, step) => self.on_directory(io, index, step, outcome),
             FileStep::Space(call, index) => {
                 let space = outcome.space().ok();

@@ -8,7 +8,8 @@
 //! | found | done |
 //! |---|---|
 //! | a log or a copy that is no replica's of this node | it is set aside |
-//! | two logs of a partition | the one that the metadata do not name is set aside, or the second |
+//! | several logs of a partition, all but one marked as a copy | those are set aside |
+//! | the same, and more have no mark, or none | nothing is touched, and the node ends |
 //! | a copy, and its log in another directory | the log goes on moving |
 //! | a copy in the directory of its log, or a second copy | it goes |
 //! | a copy without its log, in the directory that the metadata name | it becomes the log |
@@ -17,11 +18,18 @@
 //! | what is left of deleted logs, and every log is found | it goes |
 //! | the same while one is missing, or a directory is offline | it stays |
 
+use std::borrow::Borrow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use api::Effect;
 use base::{Map, NodeId, Random, TopicId, TopicPartition, Uuid};
 use commitlog::{Directory, Renaming, deleted_folder, stray_folder};
 use intercom::LogDirectory;
-use metadata::{Image, Partition};
+use metadata::{DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, Partition};
 
+use crate::files::FileStep;
+use crate::life::Folders;
 use crate::shard::{Io, Shard};
 use crate::topics;
 
@@ -30,47 +38,50 @@ impl Shard {
     /// names that they must have (`LogManager.isStrayKraftReplica`, `recoverAbandonedFutureLogs`).
     /// No shard opens or makes a log before that is done.
     pub(crate) fn set_strays_aside(&mut self, io: &mut Io<'_>) {
-        if !self.setup.is_keeper() {
+        if !self.setup.is_keeper() || self.view.is_none() {
             return;
         }
         let keeper = self.life.keeper();
-        if keeper.knows_strays || keeper.found.iter().any(Option::is_none) {
+        let is_decided = matches!(keeper.folders, Folders::Known | Folders::Refused);
+        if is_decided || keeper.found.iter().any(Option::is_none) {
             return;
         }
         if keeper.found.iter().flatten().all(|one| one.offline.is_some()) {
             return self.spread_directories(io);
         }
-        let Some(view) = &self.view else { return };
-        keeper.knows_strays = true;
-        let mut names = Names {
-            image: &view.image,
-            node: self.setup.node,
-            ids: self.setup.log_directories.iter().map(|directory| directory.id).collect(),
-            random: &mut self.random,
-            renamings: vec![Vec::new(); keeper.found.len()],
+        if keeper.folders == Folders::Unknown {
+            self.look_for_copies(io);
+        }
+        let keeper = self.life.keeper();
+        let Folders::FindingCopies(left) = &keeper.folders else { return };
+        let is_online = |index: &u16| {
+            let found = keeper.found[usize::from(*index)].as_ref();
+            found.is_some_and(|found| found.offline.is_none())
         };
-        let mut found: Vec<LogDirectory> = keeper.found.drain(..).flatten().collect();
-        names.decide(&mut found);
-        keeper.keeps_deleted = names.lacks_logs(&found);
-        let renamings = names.renamings;
-        keeper.found = found.into_iter().map(Some).collect();
-        let mut effects = Vec::new();
-        let all = keeper.directories.iter_mut().zip(renamings);
-        for (index, (directory, renamings)) in (0..).zip(all) {
-            let mut steps = Vec::new();
-            directory.rename(renamings, &mut steps);
-            effects.push((index, steps));
+        if !left.iter().any(is_online) {
+            self.name_folders(io);
         }
-        for (index, steps) in effects {
-            self.file_directory_effects(io, index, steps);
+    }
+
+    /// As keeper: a directory has said which of the logs that others have as well are copies.
+    pub(crate) fn copies_found(&mut self, io: &mut Io<'_>, index: u16, copies: &[TopicPartition]) {
+        let keeper = self.life.keeper();
+        if let Some(found) = &mut keeper.found[usize::from(index)] {
+            for copy in copies {
+                found.logs.get_mut(copy).expect("it was asked for").is_copy = true;
+            }
         }
-        self.begin_without_strays(io);
+        if let Folders::FindingCopies(left) = &mut keeper.folders {
+            left.remove(&index);
+        }
+        self.set_strays_aside(io);
     }
 
     /// As keeper: tells every shard what the directories hold, once that is only what belongs here.
     pub(crate) fn begin_without_strays(&mut self, io: &mut Io<'_>) {
         let keeper = self.life.keeper();
-        let is_over = keeper.knows_strays && keeper.directories.iter().all(Directory::is_idle);
+        let is_known = keeper.folders == Folders::Known;
+        let is_over = is_known && keeper.directories.iter().all(Directory::is_idle);
         if is_over && !self.has_begun() {
             self.remove_deleted_logs(io);
             self.spread_directories(io);
@@ -79,6 +90,67 @@ impl Shard {
 }
 
 impl Shard {
+    /// Asks which logs are copies, where a partition has more than one.
+    fn look_for_copies(&mut self, io: &mut Io<'_>) {
+        let Some(view) = &self.view else { return };
+        let keeper = self.life.keeper.as_mut().expect("only the keeper has to do with this");
+        let replicas = Replicas { image: &view.image, node: self.setup.node };
+        let found: Vec<&LogDirectory> = keeper.found.iter().flatten().collect();
+        let mut asked = BTreeMap::new();
+        for (index, directory) in (0..).zip(&found) {
+            let logs = directory.logs.keys();
+            let twice: Vec<TopicPartition> =
+                logs.filter(|log| replicas.with_log(&found, log).len() > 1).cloned().collect();
+            if !twice.is_empty() {
+                asked.insert(index, twice);
+            }
+        }
+        keeper.folders = Folders::FindingCopies(asked.keys().copied().collect());
+        for (index, logs) in asked {
+            let mut steps = Vec::new();
+            keeper.directories[usize::from(index)].find_copies(logs, &mut steps);
+            for step in steps {
+                self.files.file(io.effects, step, |step| FileStep::Directory(index, step));
+            }
+        }
+    }
+
+    /// Gives folders their names, or ends the node where nobody can tell which.
+    fn name_folders(&mut self, io: &mut Io<'_>) {
+        let Some(view) = &self.view else { return };
+        let keeper = self.life.keeper.as_mut().expect("only the keeper has to do with this");
+        let directories = &self.setup.log_directories;
+        let mut names = Names {
+            replicas: Replicas { image: &view.image, node: self.setup.node },
+            ids: directories.iter().map(|directory| directory.id).collect(),
+            paths: directories.iter().map(|directory| directory.path.clone()).collect(),
+            random: &mut self.random,
+            renamings: vec![Vec::new(); keeper.found.len()],
+        };
+        let mut found: Vec<LogDirectory> = keeper.found.drain(..).flatten().collect();
+        if let Err(sentence) = names.decide(&mut found) {
+            keeper.folders = Folders::Refused;
+            return io.effects.push(Effect::Fail { sentence });
+        }
+        keeper.folders = Folders::Known;
+        let missing = names.missing(&found);
+        keeper.keeps_deleted = lacks_logs(&found, &missing);
+        names.tell_missing(&found, &missing);
+        let renamings = names.renamings;
+        keeper.found = found.into_iter().map(Some).collect();
+        let mut effects = Vec::new();
+        let all = keeper.directories.iter_mut().zip(renamings);
+        for (index, (directory, renamings)) in (0..).zip(all) {
+            let mut steps = Vec::new();
+            directory.settle(renamings, &mut steps);
+            effects.push((index, steps));
+        }
+        for (index, steps) in effects {
+            self.file_directory_effects(io, index, steps);
+        }
+        self.begin_without_strays(io);
+    }
+
     /// As keeper: removes what is left of deleted logs, unless a log is missing whose only remains
     /// they could be.
     fn remove_deleted_logs(&mut self, io: &mut Io<'_>) {
@@ -98,31 +170,76 @@ impl Shard {
     }
 }
 
-/// Which folders get which names.
-struct Names<'a> {
+/// Whether a log may be missing whose only remains are those of a deleted one: it was not found, or
+/// a directory could not be read.
+fn lacks_logs(found: &[LogDirectory], missing: &BTreeMap<TopicPartition, Option<Uuid>>) -> bool {
+    !missing.is_empty() || found.iter().any(|directory| directory.offline.is_some())
+}
+
+/// Whether the metadata name a directory by this id, and not that they do not know one.
+fn is_of_a_directory(id: Uuid) -> bool {
+    ![DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED].contains(&id)
+}
+
+/// What the metadata say of this node's replicas.
+#[derive(Clone, Copy)]
+struct Replicas<'a> {
     image: &'a Image,
     node: NodeId,
+}
+
+impl<'a> Replicas<'a> {
+    /// Whether a log is a replica's of this node. Where its topic is not known its name tells:
+    /// opening it finds out more.
+    fn has(self, log: &TopicPartition, topic_id: Option<TopicId>) -> bool {
+        &*log.topic == topics::METADATA_TOPIC || self.get(log, topic_id).is_some()
+    }
+
+    /// The partition of a replica of this node.
+    fn get(self, log: &TopicPartition, topic_id: Option<TopicId>) -> Option<&'a Partition> {
+        let topic = self.image.topic_by_name(&log.topic);
+        let topic = topic.filter(|topic| topic_id.is_none_or(|id| id == topic.id));
+        let partition = topic.and_then(|topic| topic.partition(log.partition));
+        partition.map(|partition| &**partition).filter(|partition| partition.has_replica(self.node))
+    }
+
+    /// The directories that are online and have a log of a replica, by index.
+    fn with_log(self, found: &[impl Borrow<LogDirectory>], log: &TopicPartition) -> Vec<usize> {
+        let has_log = |directory: &LogDirectory| {
+            let found = directory.logs.get(log).filter(|_| directory.offline.is_none());
+            found.is_some_and(|found| self.get(log, found.topic_id).is_some())
+        };
+        (0..found.len()).filter(|index| has_log(found[*index].borrow())).collect()
+    }
+}
+
+/// Which folders get which names.
+struct Names<'a> {
+    replicas: Replicas<'a>,
     /// Of the directories, in their order.
     ids: Vec<Uuid>,
+    paths: Vec<PathBuf>,
     random: &'a mut Random,
     /// By directory.
     renamings: Vec<Vec<Renaming>>,
 }
 
 impl Names<'_> {
-    /// Leaves in `found` what belongs here, under the names that it will have.
-    fn decide(&mut self, found: &mut [LogDirectory]) {
+    /// Leaves in `found` what belongs here, under the names that it will have; or says in a
+    /// sentence why nobody can tell what does.
+    fn decide(&mut self, found: &mut [LogDirectory]) -> Result<(), String> {
         for (index, directory) in found.iter_mut().enumerate() {
             self.take_strays(index, &mut directory.logs);
         }
-        self.take_seconds(found);
+        self.take_seconds(found)?;
         let has_offline = found.iter().any(|directory| directory.offline.is_some());
         let mut moving: Vec<TopicPartition> = Vec::new();
         for index in 0..found.len() {
             for future in std::mem::take(&mut found[index].futures) {
                 let partition = &future.partition;
-                let replica = self.replica(partition, future.log.topic_id);
-                let Some(directory) = replica.map(|replica| replica.directory_of(self.node)) else {
+                let replica = self.replicas.get(partition, future.log.topic_id);
+                let directory = replica.map(|replica| replica.directory_of(self.replicas.node));
+                let Some(directory) = directory else {
                     self.set_aside(index, &future.folder, partition, "a stray copy is set aside");
                     continue;
                 };
@@ -147,26 +264,66 @@ impl Names<'_> {
                 }
             }
         }
+        Ok(())
     }
 
-    /// Whether a directory could not be read, or the log of a replica of this node was not found. A
-    /// move that was broken off can have left it as a deleted one.
-    fn lacks_logs(&self, found: &[LogDirectory]) -> bool {
-        if found.iter().any(|directory| directory.offline.is_some()) {
-            return true;
-        }
+    /// The replicas of this node whose logs were not found, each with the directory that the
+    /// metadata name. A move that was broken off can have left the log as a deleted one.
+    fn missing(&self, found: &[LogDirectory]) -> BTreeMap<TopicPartition, Option<Uuid>> {
+        let Replicas { image, node } = self.replicas;
         let is_found = |log: &TopicPartition| found.iter().any(|one| one.logs.contains_key(log));
-        self.image.topics().values().any(|topic| {
-            let own = topic.partitions.iter().filter(|(_, it)| it.has_replica(self.node));
-            let mut logs = own
-                .map(|(index, _)| TopicPartition { topic: topic.name.clone(), partition: *index });
-            logs.any(|log| !is_found(&log))
-        })
+        let mut missing = BTreeMap::new();
+        for topic in image.topics().values() {
+            for (index, partition) in topic.partitions.iter() {
+                let log = TopicPartition { topic: topic.name.clone(), partition: *index };
+                if partition.has_replica(node) && !is_found(&log) {
+                    missing.insert(log, partition.directory_of(node));
+                }
+            }
+        }
+        missing
+    }
+
+    /// Says which logs are missing that were there once, as far as anybody knows: empty ones are
+    /// made for them, as in Apache Kafka. One that may be in a directory that is offline is not
+    /// missing.
+    fn tell_missing(
+        &self,
+        found: &[LogDirectory],
+        missing: &BTreeMap<TopicPartition, Option<Uuid>>,
+    ) {
+        if found.iter().any(|directory| directory.offline.is_some()) {
+            return;
+        }
+        let mut elsewhere: BTreeMap<Uuid, Vec<&TopicPartition>> = BTreeMap::new();
+        for (log, named) in missing {
+            let known =
+                (0..).zip(found).find_map(|(index, it)| Some((index, *it.missing.get(log)?)));
+            if let Some((index, offset)) = known {
+                let folder = self.paths[index].join(log.to_string());
+                tracing::warn!(
+                    partition = %log, folder = %folder.display(), below = %offset,
+                    "the folder of a log is missing, with what was in it: an empty log is made"
+                );
+            } else if let Some(id) =
+                named.filter(|id| is_of_a_directory(*id) && !self.ids.contains(id))
+            {
+                elsewhere.entry(id).or_default().push(log);
+            }
+        }
+        for (directory_id, logs) in elsewhere {
+            tracing::warn!(
+                %directory_id, first = %logs[0], partitions = logs.len(),
+                "logs were in a directory that log.dirs does not name any more: empty ones are \
+                 made. To have the old ones back, stop this node, remove the empty ones, and name \
+                 that directory again"
+            );
+        }
     }
 
     /// Takes those out of `logs` that are no replica's of this node, in order of their names.
     fn take_strays(&mut self, index: usize, logs: &mut Map<TopicPartition, intercom::FoundLog>) {
-        let strays = logs.iter().filter(|(log, found)| !self.belongs_here(log, found.topic_id));
+        let strays = logs.iter().filter(|(log, found)| !self.replicas.has(log, found.topic_id));
         let mut strays: Vec<TopicPartition> = strays.map(|(log, _)| log.clone()).collect();
         strays.sort();
         for stray in &strays {
@@ -175,32 +332,44 @@ impl Names<'_> {
         }
     }
 
-    /// Where two directories have a log of the same partition, one stays. Apache Kafka leaves two
-    /// if it ends between the two renames of a move, and does not start on them; both have all
-    /// that was acknowledged then.
-    fn take_seconds(&mut self, found: &mut [LogDirectory]) {
-        let mut seconds: Vec<(usize, TopicPartition)> = Vec::new();
-        for (index, directory) in found.iter().enumerate() {
-            for log in directory.logs.keys() {
-                let others = (0..found.len()).filter(|other| found[*other].logs.contains_key(log));
-                let others: Vec<usize> = others.collect();
-                let replica = self.replica(log, None);
-                let named = replica.and_then(|replica| replica.directory_of(self.node));
-                let named = others.iter().find(|other| Some(self.ids[**other]) == named);
-                let stays = named.or(others.first());
-                if stays != Some(&index) {
-                    seconds.push((index, log.clone()));
-                }
+    /// Where two directories have a log of a partition, all but one must be copies that were taking
+    /// its place, as far as anybody heard: those are set aside (`LogManager.loadLog`).
+    fn take_seconds(&mut self, found: &mut [LogDirectory]) -> Result<(), String> {
+        let logs = found.iter().flat_map(|directory| directory.logs.keys());
+        let twice = logs.filter(|log| self.replicas.with_log(found, log).len() > 1).cloned();
+        let twice: BTreeSet<TopicPartition> = twice.collect();
+        let mut seconds: Vec<(usize, &TopicPartition)> = Vec::new();
+        for log in &twice {
+            let all = self.replicas.with_log(found, log);
+            let (copies, logs): (Vec<usize>, Vec<usize>) =
+                all.iter().partition(|index| found[**index].logs[log].is_copy);
+            if logs.len() != 1 {
+                return Err(self.refusal(log, &all, twice.len() - 1));
             }
+            seconds.extend(copies.into_iter().map(|index| (index, log)));
         }
-        seconds.sort();
         for (index, log) in seconds {
-            if &*log.topic == topics::METADATA_TOPIC {
-                continue;
-            }
-            found[index].logs.remove(&log);
-            self.set_aside(index, &log.to_string(), &log, "a second log is set aside");
+            found[index].logs.remove(log);
+            let what = "a copy whose log went on without it is set aside";
+            self.set_aside(index, &log.to_string(), log, what);
         }
+        Ok(())
+    }
+
+    fn refusal(&self, log: &TopicPartition, directories: &[usize], others: usize) -> String {
+        let folders = directories.iter().map(|index| self.paths[*index].join(log.to_string()));
+        let folders: Vec<String> = folders.map(|folder| folder.display().to_string()).collect();
+        let others = match others {
+            0 => String::new(),
+            others => format!(" (and so it is with {others} other partitions)"),
+        };
+        format!(
+            "Duplicate log directories for {log} are found in {}{others}: one of them may be from \
+             before its directory was taken out of log.dirs and put back. Look at both (`kafka-\
+             dump-log`), move the one that you do not need out of its directory, and start again. \
+             No log was changed",
+            folders.join(" and ")
+        )
     }
 
     fn set_aside(
@@ -221,20 +390,6 @@ impl Names<'_> {
 
     fn rename(&mut self, index: usize, folder: &str, to: String, what: &'static str) {
         self.renamings[index].push(Renaming { from: folder.to_owned(), to, what });
-    }
-
-    /// Whether a log is a replica's of this node. Where its topic is not known its name tells:
-    /// opening it finds out more.
-    fn belongs_here(&self, log: &TopicPartition, topic_id: Option<TopicId>) -> bool {
-        &*log.topic == topics::METADATA_TOPIC || self.replica(log, topic_id).is_some()
-    }
-
-    /// The partition of a replica of this node.
-    fn replica(&self, log: &TopicPartition, topic_id: Option<TopicId>) -> Option<&Partition> {
-        let topic = self.image.topic_by_name(&log.topic);
-        let topic = topic.filter(|topic| topic_id.is_none_or(|id| id == topic.id));
-        let partition = topic.and_then(|topic| topic.partition(log.partition));
-        partition.map(|partition| &**partition).filter(|partition| partition.has_replica(self.node))
     }
 }
 
@@ -274,24 +429,27 @@ mod tests {
         TopicPartition { topic: Arc::from(topic), partition: PartitionIndex(0) }
     }
 
-    /// What is in one directory: `t` is its log, `f` its copy, `g` another one, `s` the log of a
-    /// topic that is gone and `c` its copy, `o` the log of an older topic of its name, `-` that it
-    /// is offline.
+    /// What is in one directory: `t` is its log, `m` one with the mark of a copy, `f` its copy, `g`
+    /// another one, `s` the log of a topic that is gone and `c` its copy, `o` the log of an older
+    /// topic of its name, `-` that it is offline.
     fn directory(content: &str) -> LogDirectory {
         let mut found = LogDirectory {
             offline: content.contains('-').then(|| "it is broken".to_owned()),
             clean_shutdown: None,
             logs: Map::default(),
             futures: Vec::new(),
+            missing: Map::default(),
         };
-        let log = |topic_id| FoundLog { topic_id: Some(topic_id), ..FoundLog::default() };
         for kind in content.chars().filter(|kind| *kind != '-') {
             let (topic, id) = match kind {
                 's' | 'c' => ("s", Uuid([2; 16])),
                 'o' => ("t", Uuid([3; 16])),
                 _ => ("t", TOPIC),
             };
-            if matches!(kind, 't' | 's' | 'o') {
+            let is_copy = kind == 'm';
+            let log =
+                |topic_id| FoundLog { topic_id: Some(topic_id), is_copy, ..FoundLog::default() };
+            if matches!(kind, 't' | 'm' | 's' | 'o') {
                 found.logs.insert(name(topic), log(id));
             } else {
                 let (partition, folder) = (name(topic), format!("{kind}-future"));
@@ -302,20 +460,20 @@ mod tests {
     }
 
     /// What is left and renamed in each directory: `t` and `f`, and `x>y` for a folder and the
-    /// kind of its new name; and whether a log is missing.
-    fn decided(contents: &[&str]) -> (Vec<String>, bool) {
+    /// kind of its new name; and whether a log is missing. Or why the node does not start.
+    fn decided(contents: &[&str]) -> Result<(Vec<String>, bool), String> {
         let image = image();
         let mut random = Random::new(1);
         let mut found: Vec<LogDirectory> = contents.iter().map(|it| directory(it)).collect();
         let mut names = Names {
-            image: &image,
-            node: NODE,
+            replicas: Replicas { image: &image, node: NODE },
             ids: IDS[..contents.len()].to_vec(),
+            paths: ["a", "b", "c"][..contents.len()].iter().map(PathBuf::from).collect(),
             random: &mut random,
             renamings: vec![Vec::new(); contents.len()],
         };
-        names.decide(&mut found);
-        let lacks_logs = names.lacks_logs(&found);
+        names.decide(&mut found)?;
+        let lacks_logs = lacks_logs(&found, &names.missing(&found));
         let kept = found.iter().zip(names.renamings).map(|(found, renamings)| {
             let logs = found.logs.keys().map(|log| log.topic.to_string());
             let futures = found.futures.iter().map(|it| it.folder.replace("-future", ""));
@@ -327,7 +485,7 @@ mod tests {
             let words: Vec<String> = logs.chain(futures).chain(renamed).collect();
             words.join(" ")
         });
-        (kept.collect(), lacks_logs)
+        Ok((kept.collect(), lacks_logs))
     }
 
     #[test]
@@ -346,17 +504,35 @@ mod tests {
             (&["", "f"], &["", "f>-stray"]),
             (&["-", "f"], &["", ""]),
             (&["f", "-"], &["t f>t-0", ""]),
-            // Apache Kafka ended between its two renames.
-            (&["t", "t"], &["t", "t>-stray"]),
-            (&["", "t", "t"], &["", "t", "t>-stray"]),
+            // The disk of the copy failed just as that got its name, and has come back.
+            (&["t", "m"], &["t", "t>-stray"]),
+            (&["m", "t"], &["t>-stray", "t"]),
+            (&["m", "m", "t"], &["t>-stray", "t>-stray", "t"]),
+            (&["t", "m", "f"], &["t", "t>-stray", "f"]),
+            // The copy has its name, and nobody came to take its mark away.
+            (&["", "m"], &["", "t"]),
+            // Only one belongs here.
+            (&["t", "o"], &["t", "t>-stray"]),
             // What no move leaves.
             (&["tf", ""], &["t f>-delete", ""]),
             (&["t", "f", "g"], &["t", "f", "g>-delete"]),
             (&["t", "fg"], &["t", "f g>-delete"]),
         ];
         for (contents, expected) in table {
-            assert_eq!(decided(contents).0, *expected, "{contents:?}");
+            let decided = decided(contents).expect("they can be told apart");
+            assert_eq!(decided.0, *expected, "{contents:?}");
         }
+    }
+
+    #[test]
+    fn of_two_logs_that_nobody_can_tell_apart_none_is_used() {
+        for contents in [&["t", "t"][..], &["", "t", "t"], &["m", "m"], &["t", "tf"]] {
+            let sentence = decided(contents).expect_err("it is refused");
+            let (first, second) = if contents[0].is_empty() { ("b", "c") } else { ("a", "b") };
+            let both = format!("for t-0 are found in {first}/t-0 and {second}/t-0: ");
+            assert!(sentence.contains(&both), "{sentence}");
+        }
+        assert!(decided(&["t", "t-"]).is_ok(), "one that is offline is not there");
     }
 
     #[test]
@@ -371,7 +547,8 @@ mod tests {
             (&["t", "-"], true),
         ];
         for (contents, lacks_logs) in table {
-            assert_eq!(decided(contents).1, *lacks_logs, "{contents:?}");
+            let decided = decided(contents).expect("they can be told apart");
+            assert_eq!(decided.1, *lacks_logs, "{contents:?}");
         }
     }
 }

@@ -48,6 +48,8 @@ cases! {
     Corrupt = "corrupt",
     /// Batches that are missing between two segments.
     BatchesMissing = "batches-missing",
+    /// A gap between two segments that no crash explains.
+    Gap = "gap",
     /// Nothing is known of the producers, and nobody looks.
     ProducersUnknown = "producers-unknown",
     /// A snapshot of the producers that is not readable.
@@ -58,6 +60,10 @@ cases! {
     SnapshotNeedless = "snapshot-needless",
     /// A log that ends before its start offset.
     EndsBeforeStart = "ends-before-start",
+    /// After an orderly stop, a log that begins above its start offset.
+    StartMissing = "start-missing",
+    /// A log that ends below its recovery point.
+    EndMissing = "end-missing",
     /// A folder without a segment.
     SegmentMissing = "segment-missing",
     /// After a crash, an end that may not be durable.

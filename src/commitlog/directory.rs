@@ -58,14 +58,18 @@ enum Step {
     CleanShutdown,
     SyncDeleted,
     RemoveDeleted,
-    Rename,
+    Settle,
+    /// Whether the log with this index has the mark of a copy.
+    CopyMark(usize),
 }
 
 /// What a directory says to its owner.
 #[derive(Debug)]
 pub enum DirectoryEvent {
-    /// It is read.
+    /// It is read, and as it was.
     Opened(FoundDirectory),
+    /// Which of the logs that were asked for have the mark of a copy.
+    CopiesFound(Vec<TopicPartition>),
     /// A checkpoint with at least what was last given is durable.
     CheckpointWritten(CheckpointKind),
     /// Everything is durable, and the mark of a clean shutdown is set; or the disk is too full for
@@ -81,7 +85,7 @@ pub enum DirectoryEvent {
 /// What a directory holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundDirectory {
-    /// Whether the broker stopped in order. The mark is gone now.
+    /// Whether the broker stopped in order.
     pub clean_shutdown: bool,
     /// The epoch that the broker had then, if it is known.
     pub broker_epoch: Option<i64>,
@@ -131,7 +135,8 @@ pub struct Directory {
     deleted: Vec<PathBuf>,
     /// Those that go as soon as their names are durable.
     going: Vec<PathBuf>,
-    renaming: RenamingStage,
+    settling: SettlingStage,
+    marks: Marks,
     writing: BTreeMap<CheckpointKind, AtomicFile>,
     /// What came while a checkpoint was being written: the newest is written next.
     next: BTreeMap<CheckpointKind, Vec<(TopicPartition, Offset)>>,
@@ -139,15 +144,24 @@ pub struct Directory {
     has_failed: bool,
 }
 
-/// Whether folders get other names.
+/// Whether the directory becomes what logs can be opened in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RenamingStage {
-    /// None does.
+enum SettlingStage {
+    /// It is that, or nobody has asked yet.
     Idle,
-    /// So many still have their old names.
+    /// So many folders still have their old names; the mark of a clean shutdown counts as one.
     Renaming(usize),
     /// All have their new names, which are not durable yet.
     Syncing,
+}
+
+/// The search for copies that have the names of logs.
+#[derive(Debug, Default)]
+struct Marks {
+    logs: Vec<TopicPartition>,
+    found: Vec<TopicPartition>,
+    /// How many logs are still to be looked at.
+    left: usize,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,8 +170,6 @@ enum Reading {
     /// The topic of the log with this index; the copies come behind the logs.
     TopicId(usize),
     CleanShutdown,
-    RemovingMark,
-    SyncingFolder,
     Checkpoint(CheckpointKind),
 }
 
@@ -171,7 +183,7 @@ struct Closing {
 type Out = Vec<FileEffect<DirectoryStep>>;
 
 impl Directory {
-    /// Reads the directory at `path`, and takes the mark of a clean shutdown away.
+    /// Reads the directory at `path`, and changes nothing.
     pub fn open(path: PathBuf, out: &mut Out) -> Self {
         let directory = path.clone();
         out.push(FileEffect::List { token: DirectoryStep(Step::Open), directory });
@@ -181,7 +193,8 @@ impl Directory {
             found: FoundDirectory::default(),
             deleted: Vec::new(),
             going: Vec::new(),
-            renaming: RenamingStage::Idle,
+            settling: SettlingStage::Idle,
+            marks: Marks::default(),
             writing: BTreeMap::new(),
             next: BTreeMap::new(),
             closing: None,
@@ -211,7 +224,8 @@ impl Directory {
             Step::CleanShutdown => self.on_mark(outcome, out, events),
             Step::SyncDeleted => outcome.done().map(|()| self.remove_going(out)),
             Step::RemoveDeleted => outcome.done(),
-            Step::Rename => self.on_renamed(outcome, out),
+            Step::Settle => self.on_settled(outcome, out),
+            Step::CopyMark(index) => self.on_copy_mark(index, outcome, events),
         };
         if let Err(cause) = result {
             self.has_failed = true;
@@ -247,19 +261,32 @@ impl Directory {
         self.mark_when_idle(out);
     }
 
-    /// Gives folders other names. It is over, and durable, when the directory is idle.
-    pub fn rename(&mut self, folders: Vec<Renaming>, out: &mut Out) {
-        if self.has_failed || folders.is_empty() {
+    /// Looks for copies among logs: [`DirectoryEvent::CopiesFound`] says which are.
+    pub fn find_copies(&mut self, logs: Vec<TopicPartition>, out: &mut Out) {
+        let left = logs.len();
+        for (index, log) in logs.iter().enumerate() {
+            let file = FileRef::new(self.path.join(log.to_string()).join(names::COPY_MARK));
+            let token = DirectoryStep(Step::CopyMark(index));
+            out.push(FileEffect::Read { token, file, position: 0, length: TEXT_BYTES_MAX });
+        }
+        self.marks = Marks { logs, found: Vec::new(), left };
+    }
+
+    /// Takes the mark of a clean shutdown away, and gives folders other names: logs can be opened
+    /// in the directory once it is idle. All that is durable then.
+    pub fn settle(&mut self, folders: Vec<Renaming>, out: &mut Out) {
+        if self.has_failed {
             return;
         }
-        self.renaming = RenamingStage::Renaming(folders.len());
+        self.settling = SettlingStage::Renaming(folders.len() + 1);
+        let (token, path) = (DirectoryStep(Step::Settle), self.path.join(CLEAN_SHUTDOWN));
+        out.push(FileEffect::Remove { token, path, files: Vec::new() });
         for Renaming { from, to, what } in folders {
             let (from, path) = (self.path.join(from), self.path.join(&to));
             tracing::warn!(from = %from.display(), to = %path.display(), "{what}");
             if parse_folder(&to) == FolderName::Deleted {
                 self.going.push(path.clone());
             }
-            let token = DirectoryStep(Step::Rename);
             out.push(FileEffect::Rename { token, from, to: path, files: Vec::new() });
         }
     }
@@ -279,7 +306,7 @@ impl Directory {
     /// failure.
     pub fn is_idle(&self) -> bool {
         let closes = self.closing.as_ref().is_some_and(|closing| !closing.is_over);
-        let settled = self.writing.is_empty() && self.renaming == RenamingStage::Idle;
+        let settled = self.writing.is_empty() && self.settling == SettlingStage::Idle;
         self.has_failed || (settled && !closes)
     }
 
@@ -308,14 +335,6 @@ impl Directory {
                 let text = found_text(outcome)?;
                 self.found.clean_shutdown = text.is_some();
                 self.found.broker_epoch = text.as_deref().and_then(text::parse_clean_shutdown);
-                Reading::RemovingMark
-            }
-            Reading::RemovingMark => {
-                outcome.done()?;
-                Reading::SyncingFolder
-            }
-            Reading::SyncingFolder => {
-                outcome.done()?;
                 Reading::Checkpoint(CheckpointKind::RecoveryPoint)
             }
             Reading::Checkpoint(kind) => {
@@ -352,14 +371,6 @@ impl Directory {
                 read(&format!("{folder}/{}", names::PARTITION_METADATA))
             }
             Reading::CleanShutdown => read(CLEAN_SHUTDOWN),
-            Reading::RemovingMark => {
-                let path = self.path.join(CLEAN_SHUTDOWN);
-                FileEffect::Remove { token, path, files: Vec::new() }
-            }
-            // Once anything is appended, no crash may bring the mark back.
-            Reading::SyncingFolder => {
-                FileEffect::SyncDirectory { token, directory: self.path.clone() }
-            }
             Reading::Checkpoint(kind) => read(kind.file_name()),
         });
     }
@@ -374,7 +385,8 @@ impl Directory {
                     self.found.futures.push(FoundFuture { partition, folder, topic_id });
                 }
                 FolderName::Stray => {
-                    tracing::warn!(folder = entry.name, "left as it is");
+                    let folder = self.path.join(&entry.name);
+                    tracing::warn!(folder = %folder.display(), "a stray log is left as it is");
                 }
                 FolderName::Other => {}
             }
@@ -398,20 +410,38 @@ impl Directory {
         }
     }
 
-    fn on_renamed(&mut self, outcome: FileOutcome, out: &mut Out) -> Result<(), IoError> {
+    fn on_settled(&mut self, outcome: FileOutcome, out: &mut Out) -> Result<(), IoError> {
         outcome.done()?;
-        self.renaming = match self.renaming {
-            RenamingStage::Renaming(1) => {
-                let token = DirectoryStep(Step::Rename);
+        self.settling = match self.settling {
+            // Once anything is appended, no crash may bring the mark back.
+            SettlingStage::Renaming(1) => {
+                let token = DirectoryStep(Step::Settle);
                 out.push(FileEffect::SyncDirectory { token, directory: self.path.clone() });
-                RenamingStage::Syncing
+                SettlingStage::Syncing
             }
-            RenamingStage::Renaming(left) => RenamingStage::Renaming(left - 1),
-            RenamingStage::Syncing | RenamingStage::Idle => {
+            SettlingStage::Renaming(left) => SettlingStage::Renaming(left - 1),
+            SettlingStage::Syncing | SettlingStage::Idle => {
                 self.remove_going(out);
-                RenamingStage::Idle
+                SettlingStage::Idle
             }
         };
+        Ok(())
+    }
+
+    fn on_copy_mark(
+        &mut self,
+        index: usize,
+        outcome: FileOutcome,
+        events: &mut Vec<DirectoryEvent>,
+    ) -> Result<(), IoError> {
+        let marks = &mut self.marks;
+        if found_text(outcome)?.is_some() {
+            marks.found.push(marks.logs[index].clone());
+        }
+        marks.left -= 1;
+        if marks.left == 0 {
+            events.push(DirectoryEvent::CopiesFound(std::mem::take(&mut marks.found)));
+        }
         Ok(())
     }
 
@@ -563,14 +593,19 @@ mod tests {
         ] {
             disk.files.insert(Path::new("data").join(name), content.as_bytes().to_vec());
         }
-        let (bench, found) = Bench::open(disk);
+        let (mut bench, found) = Bench::open(disk);
         assert_eq!((found.clean_shutdown, found.broker_epoch), (true, Some(11)));
         assert_eq!(found.recovery_points.get(&partition("small")), Some(&Offset(300)));
         assert!(found.log_start_offsets.is_empty() && found.high_watermarks.is_empty());
         let id = "9jcF9wv3TpWUT8nwaSgqyg".parse().expect("an id");
         let logs = [("bare", None), ("small", Some(id)), ("torn", None)];
         assert_eq!(found.logs, logs.map(|(topic, id)| (partition(topic), id)));
-        assert!(!bench.disk.files.contains_key(Path::new("data/.kafka_cleanshutdown")));
+        let mark = Path::new("data/.kafka_cleanshutdown");
+        assert!(bench.disk.files.contains_key(mark), "reading changes nothing");
+        bench.directory.settle(Vec::new(), &mut bench.out);
+        assert!(!bench.directory.is_idle());
+        bench.run();
+        assert!(bench.directory.is_idle() && !bench.disk.files.contains_key(mark));
         let (_, found) = Bench::open(bench.disk);
         assert_eq!((found.clean_shutdown, found.broker_epoch), (false, None));
     }
@@ -613,7 +648,7 @@ mod tests {
         assert_eq!(bench.disk.files.keys().filter(is_deleted).count(), 2, "nobody has said so");
         bench.directory.remove_deleted(&mut bench.out);
         bench.run();
-        bench.directory.rename(vec![stray("a"), stray("b"), gone], &mut bench.out);
+        bench.directory.settle(vec![stray("a"), stray("b"), gone], &mut bench.out);
         assert!(!bench.directory.is_idle());
         bench.run();
         assert!(bench.directory.is_idle());
@@ -628,10 +663,26 @@ mod tests {
         assert_eq!(bench.disk.files.keys().cloned().collect::<Vec<_>>(), expected);
         // Where the disk refuses, nothing waits for it.
         bench.disk.failing = Some(("rename", IoErrorKind::Other));
-        bench.directory.rename(vec![stray("c")], &mut bench.out);
+        bench.directory.settle(vec![stray("c")], &mut bench.out);
         bench.run();
         assert!(bench.directory.is_idle());
         assert!(matches!(bench.events[..], [DirectoryEvent::Failed { .. }]));
+    }
+
+    #[test]
+    fn copies_that_have_the_names_of_logs_are_found() {
+        let mut disk = Disk::default();
+        for name in ["a-0/00000000000000000000.log", &format!("b-0/{}", names::COPY_MARK)] {
+            disk.files.insert(Path::new("data").join(name), Vec::new());
+        }
+        let (mut bench, _) = Bench::open(disk);
+        let logs = vec![partition("a"), partition("b")];
+        bench.directory.find_copies(logs, &mut bench.out);
+        bench.run();
+        match bench.events.pop() {
+            Some(DirectoryEvent::CopiesFound(found)) => assert_eq!(found, [partition("b")]),
+            other => panic!("{other:?}"),
+        }
     }
 
     #[test]

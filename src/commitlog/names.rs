@@ -29,6 +29,10 @@ pub(crate) const LEADER_EPOCH_CHECKPOINT: &str = "leader-epoch-checkpoint";
 /// Where the id of the topic stands, in a log's folder.
 pub(crate) const PARTITION_METADATA: &str = "partition.metadata";
 
+/// Stands in the folder of a copy from just before it gets the name of its log until it is in that
+/// log's place. Whoever opens the log, Apache Kafka too, takes it for what is left of a deletion.
+pub const COPY_MARK: &str = "00000000000000000000.moving.deleted";
+
 const DELETE_ENDING: &str = "-delete";
 const FUTURE_ENDING: &str = "-future";
 const STRAY_ENDING: &str = "-stray";
@@ -141,6 +145,12 @@ mod tests {
         for (name, parsed) in table {
             assert_eq!(parse_segment_file(name), parsed, "{name}");
         }
+    }
+
+    #[test]
+    fn the_mark_of_a_copy_goes_when_its_log_is_opened() {
+        let (base, ending) = parse_segment_file(COPY_MARK).expect("it looks like a segment's");
+        assert!(base == Offset(0) && ending.ends_with(DELETED));
     }
 
     #[test]

@@ -753,6 +753,10 @@ impl Opening {
             // written to the next one later was not.
             self.note(Case::BatchesMissing, format_args!("the log ends at {end}"));
         } else {
+            let next = self.waiting.front().map_or(end, |next| next.base);
+            if walk.recovers && next > end && !self.is_compacted() {
+                self.note(Case::Gap, format_args!("records from {end} up to {next} are missing"));
+            }
             return self.take_segment(now, *walk, out);
         }
         self.set_later_aside(now, walk, out)
@@ -803,10 +807,31 @@ impl Opening {
     /// work, where all of them were to be deleted, or no crash can have taken anything, they are
     /// not.
     fn lacks(&self, end: Offset, next: &SegmentFiles) -> bool {
-        let is_compacted = self.params.config.compact || self.found.first_dirty.is_some();
         let needed_from = self.found.recovery_point.max(self.found.log_start_offset);
         let may_be_lost = !self.found.clean_shutdown && next.base > needed_from;
-        next.base > end && may_be_lost && !is_compacted
+        next.base > end && may_be_lost && !self.is_compacted()
+    }
+
+    /// Whether gaps are no damage.
+    fn is_compacted(&self) -> bool {
+        self.params.config.compact || self.found.first_dirty.is_some()
+    }
+
+    /// Names what is missing at either end, by what the checkpoints said: segments that somebody or
+    /// a mended file system has removed. Nothing can be done about it.
+    fn name_what_is_missing(&mut self) {
+        let Some(first) = self.segments.first().map(|first| first.base) else { return };
+        let Checkpoints { clean_shutdown, recovery_point, log_start_offset, .. } = self.found;
+        // Of a log that nothing was deleted of, Kafka notes no start.
+        if clean_shutdown && log_start_offset.0 > 0 && first > log_start_offset {
+            let detail = format_args!("records from {log_start_offset} up to {first} are missing");
+            self.note(Case::StartMissing, detail);
+        }
+        let end = self.last.end;
+        if end < recovery_point {
+            let detail = format_args!("records from {end} up to {recovery_point} are missing");
+            self.note(Case::EndMissing, detail);
+        }
     }
 
     /// A segment that was recovered ends where the next one begins: the snapshot that belongs there
@@ -830,9 +855,12 @@ impl Opening {
             }
             self.epochs_changed |= self.epochs.clear();
         }
+        self.name_what_is_missing();
         if self.segments.is_empty() {
             if !matches!(self.begins, Begins::Create(_)) && !self.has(Case::EndsBeforeStart) {
-                self.note(Case::SegmentMissing, format_args!("one is made at {start}"));
+                let known = self.found.recovery_point.max(start);
+                let detail = format_args!("one is made at {start}; the log reached {known} once");
+                self.note(Case::SegmentMissing, detail);
             }
             let mut segment = Segment::empty(&self.params.directory, start, now.wall_ms);
             outstanding += segment.prepare(&self.params.directory, STEP, out);

@@ -174,6 +174,8 @@ pub struct LogDirectory {
     pub logs: Map<TopicPartition, FoundLog>,
     /// Copies that are to take the places of logs in other directories.
     pub futures: Vec<FoundFuture>,
+    /// The recovery points of logs whose folders are not there.
+    pub missing: Map<TopicPartition, Offset>,
 }
 
 impl LogDirectory {
@@ -184,6 +186,7 @@ impl LogDirectory {
             clean_shutdown: self.clean_shutdown,
             logs: Map::default(),
             futures: Vec::new(),
+            missing: Map::default(),
         }
     }
 }
@@ -199,6 +202,9 @@ pub struct FoundLog {
     pub log_start_offset: Offset,
     /// Everything below was compacted; none of a log that never was.
     pub first_dirty: Option<Offset>,
+    /// It was taking the place of a log in another directory when that was last heard of. Known
+    /// only where there are two logs.
+    pub is_copy: bool,
 }
 
 /// A copy of a log that was being made when the node ended.

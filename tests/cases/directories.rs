@@ -1,5 +1,6 @@
 //! Replicas that move between log directories, by Kafka's tool and by its admin client.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -215,4 +216,182 @@ fn a_move_that_one_broker_began_is_ended_by_the_other() {
         broker.start_again();
         assert_eq!(broker.kafka(&consume).ok().stdout, input);
     }
+}
+
+/// Every file of a folder, and what is in it.
+fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+    let read = |name: String| (name.clone(), fs::read(folder.join(name)).expect("it is read"));
+    names(folder).into_iter().map(read).collect()
+}
+
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).expect("it is not there yet");
+    for (name, content) in files(from) {
+        fs::write(to.join(name), content).expect("it is copied");
+    }
+}
+
+/// From now on the broker has these directories.
+fn set_directories(broker: &Broker, list: &str) {
+    let text = fs::read_to_string(broker.settings()).expect("it has settings");
+    let list =
+        list.replace("{folder}", broker.path("").display().to_string().trim_end_matches('/'));
+    let line = |line: &str| match line.starts_with("log.dirs=") {
+        true => format!("log.dirs={list}\n"),
+        false => format!("{line}\n"),
+    };
+    fs::write(broker.settings(), text.lines().map(line).collect::<String>()).expect("written");
+}
+
+/// A topic of one partition, with a record, that lies in one of these directories.
+fn topic_in(broker: &Broker, directories: &[&str]) -> String {
+    for number in 0..20 {
+        let topic = format!("placed-{number}");
+        broker.kafka_reads(&format!("console-producer --topic {topic}"), "a\n").ok();
+        let folder = format!("{topic}-0");
+        if directories.iter().any(|it| names(&broker.path(it)).contains(&folder)) {
+            return topic;
+        }
+    }
+    panic!("no topic lies in {directories:?}");
+}
+
+#[test]
+fn two_logs_of_a_partition_are_refused_and_left_as_they_are() {
+    let mut broker = Broker::start(&[BOTH]);
+    let topic = topic_in(&broker, &["data"]);
+    broker.stop();
+    let [one, two] = ["data", "more"].map(|it| broker.path(it).join(format!("{topic}-0")));
+    copy_folder(&one, &two);
+    let before = [&one, &two].map(|folder| files(folder));
+    let said = Broker::fails_to_start(&broker, &[BOTH])
+        .says(&format!("Duplicate log directories for {topic}-0 are found in"))
+        .says(&one.display().to_string())
+        .says(&two.display().to_string());
+    if target() == Target::Corelane {
+        assert_eq!(said.stderr.matches("Duplicate").count(), 1, "{said}");
+        assert_eq!(before, [&one, &two].map(|folder| files(folder)));
+        for directory in ["data", "more"] {
+            let names = names(&broker.path(directory));
+            assert!(names.contains(&".kafka_cleanshutdown".to_owned()), "{names:?}");
+        }
+    }
+    fs::rename(&two, broker.path("aside")).expect("it is there");
+    broker.start_again();
+    let read = format!("console-consumer --topic {topic} --from-beginning --max-messages 1");
+    broker.kafka(&read).ok().prints("a");
+}
+
+#[test]
+fn a_directory_that_was_dropped_and_put_back_is_not_forgotten_in_silence() {
+    let mut broker = Broker::start(&[BOTH]);
+    let topic = topic_in(&broker, &["more"]);
+    broker.stop();
+    set_directories(&broker, "{folder}/data");
+    broker.start_again();
+    // An empty log is made for it.
+    let deadline = Instant::now() + MOVE_MAX;
+    while !names(&broker.data()).contains(&format!("{topic}-0")) {
+        assert!(Instant::now() < deadline, "no log is made\n{}", broker.end_of_log());
+        thread::sleep(PAUSE);
+    }
+    // Kafka leads it from the next start on.
+    if target() == Target::Corelane {
+        let said = broker.kafka(&format!("get-offsets --topic {topic}")).ok();
+        said.prints(&format!("{topic}:0:0"));
+        says_once(&broker, "logs were in a directory that log.dirs does not name any more");
+    }
+    broker.stop();
+    let said = Broker::fails_to_start(&broker, &[BOTH]);
+    let said = said.says(&format!("Duplicate log directories for {topic}-0 are found in"));
+    if target() == Target::Corelane {
+        said.says("move the one that you do not need out of its directory");
+    }
+    // The empty one goes.
+    fs::rename(broker.data().join(format!("{topic}-0")), broker.path("aside")).expect("there");
+    set_directories(&broker, "{folder}/data,{folder}/more");
+    broker.start_again();
+    let read = format!("console-consumer --topic {topic} --from-beginning --max-messages 1");
+    broker.kafka(&read).ok().prints("a");
+}
+
+/// What the broker has logged has one line with this.
+#[track_caller]
+fn says_once(broker: &Broker, words: &str) {
+    let text = broker.log_text();
+    assert_eq!(text.lines().filter(|line| line.contains(words)).count(), 1, "{words}: {text}");
+}
+
+#[test]
+fn a_folder_that_is_missing_is_named() {
+    let mut broker = Broker::start(&[]);
+    for topic in ["missing", "there"] {
+        broker.kafka_reads(&format!("console-producer --topic {topic}"), "a\nb\n").ok();
+    }
+    broker.stop();
+    let folder = broker.data().join("missing-0");
+    fs::remove_dir_all(&folder).expect("it is there");
+    broker.start_again();
+    broker.kafka("get-offsets --topic missing").ok().prints("missing:0:0");
+    broker.kafka("get-offsets --topic there").ok().prints("there:0:2");
+    // Kafka says nothing.
+    if target() == Target::Corelane {
+        let line = format!("partition=missing-0 folder={} below=2", folder.display());
+        says_once(&broker, &line);
+        says_once(&broker, "the folder of a log is missing");
+    }
+}
+
+/// A disk can fail just as a copy gets its log's name: when it is back, there are two.
+#[test]
+fn a_copy_that_was_taking_its_logs_place_is_told_by_its_mark() {
+    const MARK: &str = "00000000000000000000.moving.deleted";
+    if target() == Target::Kafka {
+        return;
+    }
+    let mut broker = Broker::start(&[BOTH]);
+    let topic = topic_in(&broker, &["data"]);
+    let partition = format!("{topic}-0");
+    let read = format!("console-consumer --topic {topic} --from-beginning --max-messages 1");
+    broker.stop();
+    let [one, two] = ["data", "more"].map(|it| broker.path(it).join(&partition));
+    copy_folder(&one, &two);
+    fs::write(two.join(MARK), []).expect("a mark");
+    broker.start_again();
+    assert_eq!(moved_to(&broker, &partition), "data");
+    let is_aside = |name: &String| name.starts_with(&partition) && name.ends_with("-stray");
+    assert!(names(&broker.path("more")).iter().any(is_aside));
+    broker.kafka(&read).ok().prints("a");
+    // A copy that is alone is the log, and has no mark for long.
+    broker.stop();
+    fs::write(one.join(MARK), []).expect("a mark");
+    broker.start_again();
+    broker.kafka(&read).ok().prints("a");
+    broker.stop();
+    assert!(!names(&one).contains(&MARK.to_owned()));
+}
+
+/// A copy may lie in a directory that is offline: nothing new begins, wherever it is to go.
+#[test]
+fn no_partition_begins_to_move_while_a_directory_is_offline() {
+    let mut broker = Broker::start(&[("log.dirs", "{folder}/data,{folder}/more,{folder}/third")]);
+    let topic = topic_in(&broker, &["data", "more"]);
+    broker.stop();
+    let third = broker.path("third");
+    fs::rename(&third, broker.path("away")).expect("it is there");
+    fs::write(&third, []).expect("a file in the way of the directory");
+    broker.start_again();
+    let read = format!("console-consumer --topic {topic} --from-beginning --max-messages 1");
+    broker.kafka(&read).ok().prints("a");
+    let partition = format!("{topic}-0");
+    let from = moved_to(&broker, &partition);
+    for to in [other(from), "third"] {
+        let said = admin(&broker, &[&format!("{topic},0,{{folder}}/{to}")]);
+        assert_eq!(said, format!("{partition} KafkaStorageException\n"));
+    }
+    assert_eq!(
+        admin(&broker, &[&format!("{topic},0,{{folder}}/{from}")]),
+        format!("{partition} NONE\n")
+    );
+    assert_eq!(moved_to(&broker, &partition), from);
 }

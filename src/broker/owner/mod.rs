@@ -11,6 +11,7 @@ mod directories;
 mod fetch;
 mod groups;
 mod logs;
+mod marks;
 mod moves;
 mod offsets;
 mod producers;

@@ -13,6 +13,7 @@
 //! | `Syncing` | what is there of the copy is made durable | it is |
 //! | `Following` | appends are acknowledged when the copy has them too | it has all others |
 //! | `Assigning` | the metadata are told the new directory | they say it |
+//! | `Marking` | the copy gets a mark, by which a start knows it if there are two logs | it has |
 //! | `Settling` | the partition is held, not for long | nothing of either log is under way |
 //! | `Leaving` | the folder of the log gets the name of a deleted one | it has it, durably |
 //! | `Arriving` | that of the copy gets the name of the log | the same |
@@ -62,12 +63,24 @@ pub(super) enum Stage {
     Syncing(Offset),
     Following(Offset),
     Assigning,
+    Marking(Mark),
     Settling,
     Leaving,
     Arriving,
     Returning,
     Cancelling,
     Stalled,
+}
+
+/// How far the mark of a copy has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mark {
+    /// There was no space for it.
+    Waiting,
+    /// Its file is made.
+    Making,
+    /// The name of that file is made durable.
+    Syncing,
 }
 
 impl Stage {
@@ -78,7 +91,8 @@ impl Stage {
 
     /// Whether appends wait for the copy.
     pub(super) fn is_followed(self) -> bool {
-        matches!(self, Stage::Following(_) | Stage::Assigning | Stage::Settling)
+        use Stage::{Assigning, Following, Marking, Settling};
+        matches!(self, Following(_) | Assigning | Marking(_) | Settling)
     }
 
     /// Whether folders are getting other names: that cannot be stopped.
@@ -167,6 +181,21 @@ impl Moves {
         }
     }
 
+    /// How far a partition has come that is being moved.
+    pub(super) fn stage_of(&self, source: Token) -> Option<Stage> {
+        self.all.get(&source).map(|moved| moved.stage)
+    }
+
+    /// A partition that is being moved has come so far.
+    pub(super) fn set_stage(&mut self, source: Token, stage: Stage) {
+        self.all.get_mut(&source).expect("it moves").stage = stage;
+    }
+
+    /// Nothing is done for a move before this time.
+    pub(super) fn delay(&mut self, source: Token, until: Instant) {
+        self.all.get_mut(&source).expect("it moves").not_before = Some(until);
+    }
+
     /// Whether the partition is being moved.
     pub(super) fn has(&self, token: Token) -> bool {
         self.all.contains_key(&token)
@@ -235,6 +264,10 @@ impl Owner {
         directory: u16,
         may_begin: bool,
     ) -> ErrorCode {
+        if self.moves.is_stopping {
+            // A copy that is being closed must not be deleted: whoever stops waits for it.
+            return ErrorCode::NOT_LEADER_OR_FOLLOWER;
+        }
         let Some(&token) = self.by_key.get(&key) else { return ErrorCode::REPLICA_NOT_AVAILABLE };
         let partition = self.partition(token);
         if partition.log.state() == LogState::Failed {
@@ -262,9 +295,6 @@ impl Owner {
 
     /// Makes the copy of a partition.
     fn begin_move(&mut self, desk: &mut Desk<'_>, token: Token, directory: u16) -> ErrorCode {
-        if self.moves.is_stopping {
-            return ErrorCode::NOT_LEADER_OR_FOLLOWER;
-        }
         let partition = self.partition(token);
         if partition.log.state() != LogState::Open {
             return ErrorCode::REPLICA_NOT_AVAILABLE;
@@ -412,8 +442,7 @@ impl Owner {
         let assigning = self.moves.all.get(&token).filter(|it| it.stage == Stage::Assigning);
         let Some(to) = assigning.map(|moved| moved.to) else { return };
         if self.moves.directories[usize::from(to)].id == id {
-            self.moves.all.get_mut(&token).expect("it is there").stage = Stage::Settling;
-            self.moves.wake(token);
+            self.mark_copy(desk, token);
         }
     }
 }
@@ -444,6 +473,10 @@ impl Owner {
         }
         let stage = moved.stage;
         let Some(copy) = moved.copy else { return false };
+        if stage == Stage::Marking(Mark::Waiting) && moved.not_before.is_none() {
+            self.mark_copy(desk, token);
+            return false;
+        }
         if stage.copies() {
             if moved.place.is_none() {
                 return self.look_for_place(desk, token, copy);
@@ -464,6 +497,7 @@ impl Owner {
             Stage::Leaving => self.leaves_later(desk, token),
             Stage::Cutting
             | Stage::Assigning
+            | Stage::Marking(_)
             | Stage::Arriving
             | Stage::Returning
             | Stage::Cancelling
@@ -799,6 +833,7 @@ impl Owner {
         partition.log.succeed(desk.now, &mut old.log, &mut self.log_effects);
         old.log.remove_renamed(desk.now);
         self.file_log_effects(desk, source);
+        self.unmark_copy(desk, source);
         self.moves_waiting_bytes(source, from, to);
         let old = self.partitions.insert(old).expect("there was room for it");
         self.set_log_alarm(old);

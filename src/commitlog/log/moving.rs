@@ -5,7 +5,7 @@
 //! gives its name away, and that is durable before the copy takes it.
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use api::{FileEffect, FileRef, IoErrorKind, IoResult};
 use base::{Now, Offset};
@@ -195,6 +195,11 @@ impl Log {
     /// The name of the folder.
     pub fn folder(&self) -> &OsStr {
         self.directory.file_name().expect("a log has a folder")
+    }
+
+    /// The path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.directory
     }
 
     /// Gives the folder another name, in the same directory. [`LogEvent::Moved`] says that it has

@@ -53,7 +53,8 @@ impl Opening {
                 self.note(Case::Leftover, format_args!("{first} and such are removed"));
             }
             for name in &alone {
-                self.note(Case::IndexAlone, format_args!("{name} is removed"));
+                let detail = format_args!("{name} is removed: its segment is not there");
+                self.note(Case::IndexAlone, detail);
             }
             leftovers.append(&mut alone);
             self.leftovers = leftovers;

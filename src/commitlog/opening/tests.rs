@@ -20,6 +20,12 @@ fn put(disk: &mut Disk, name: &str, content: &[u8]) {
     disk.files.insert(path(name), content.to_vec());
 }
 
+fn remove_segment(disk: &mut Disk, base: &str) {
+    let is_its = |path: &Path| path.to_string_lossy().contains(&format!("/{base}."));
+    disk.files
+        .retain(|path, _| !is_its(path) || path.extension().is_some_and(|it| it == "snapshot"));
+}
+
 fn remove(disk: &mut Disk, ending: &str) {
     disk.files.retain(|path, _| !path.to_string_lossy().ends_with(ending));
 }
@@ -97,6 +103,22 @@ fn rows_of_folders() -> Vec<Row> {
                 &[EndsBeforeStart],
             )
         },
+        Row {
+            start: 21,
+            ..row(
+                Checkpoints { log_start_offset: Offset(5), ..clean() },
+                |disk| remove_segment(disk, "00000000000000000000"),
+                &[StartMissing],
+            )
+        },
+        Row {
+            end: 128,
+            ..row(
+                Checkpoints { recovery_point: Offset(END), ..clean() },
+                |disk| remove_segment(disk, "00000000000000000128"),
+                &[SnapshotMissing, SnapshotNeedless, EndMissing],
+            )
+        },
     ]
 }
 
@@ -146,6 +168,19 @@ fn rows_of_segments() -> Vec<Row> {
     ]
 }
 
+/// Segments that are gone, below the recovery point or after an orderly stop.
+fn rows_of_gaps() -> Vec<Row> {
+    use Case::*;
+    vec![row(
+        clean(),
+        |disk| {
+            remove_segment(disk, "00000000000000000105");
+            remove(disk, "00000000000000000084.index");
+        },
+        &[IndexMissing, Gap, SnapshotMissing, SnapshotNeedless],
+    )]
+}
+
 fn rows_of_producers() -> Vec<Row> {
     use Case::*;
     vec![
@@ -170,7 +205,7 @@ fn rows_of_producers() -> Vec<Row> {
 fn every_case_has_its_name_and_leaves_a_log_in_order() {
     let mut seen = Vec::new();
     for Row { found, damage, cases, start, end } in
-        [rows_of_folders(), rows_of_segments(), rows_of_producers()].concat()
+        [rows_of_folders(), rows_of_segments(), rows_of_gaps(), rows_of_producers()].concat()
     {
         let mut disk = kafka_log("producers-0");
         damage(&mut disk);

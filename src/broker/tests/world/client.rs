@@ -316,6 +316,26 @@ impl World {
         self.await_exit(&Exit::Stopped);
     }
 
+    /// Asks the node to stop, twice, and does something in each moment until it has.
+    pub(crate) fn stop_meanwhile(&mut self, mut meanwhile: impl FnMut(&mut Self)) {
+        self.fake.stop(self.node);
+        let end = self.now() + Duration::from_secs(60);
+        while self.now() < end {
+            let until = self.now() + Duration::from_micros(100);
+            self.fake.wake_at(until, 0);
+            while let Some(event) = self.fake.next_event(until) {
+                match event {
+                    WorldEvent::Timer(_) => break,
+                    WorldEvent::Exited(_, exit) => return assert_eq!(exit, Exit::Stopped),
+                    _ => {}
+                }
+            }
+            meanwhile(self);
+            self.fake.stop(self.node);
+        }
+        panic!("the node does not end");
+    }
+
     fn await_exit(&mut self, expected: &Exit) {
         let until = self.now() + Duration::from_secs(60);
         while let Some(event) = self.fake.next_event(until) {

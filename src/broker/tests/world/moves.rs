@@ -281,6 +281,32 @@ fn a_move_can_be_given_up_or_led_elsewhere_at_any_time() {
 }
 
 #[test]
+fn a_node_stops_whatever_moves_are_asked_for_meanwhile() {
+    for moments in (0..200).step_by(7) {
+        let mut faults = slow_names(1_000, 2_000);
+        faults.disk.sync = Delay::us(500, 1_500);
+        let mut world = World::with_settings(1, faults, ALL, "");
+        world.create_topic(TOPIC, 1);
+        produced(&mut world, TOPIC, 0, &["a"]);
+        let from = settles(&mut world, TOPIC, 0);
+        let sockets: Vec<ClientSocket> = (0..400).map(|_| world.connected()).collect();
+        let mut asks = sockets.into_iter().zip(ALL.iter().cycle());
+        let ask = |world: &mut World| {
+            if let Some((socket, directory)) = asks.next() {
+                let request = request(TOPIC, 0, directory);
+                world.begin_on::<AlterReplicaLogDirsRequest>(socket, 2, &request);
+            }
+        };
+        let to = ALL.iter().find(|directory| **directory != from).expect("there are three");
+        assert_eq!(alter(&mut world, TOPIC, 0, to), ErrorCode::NONE);
+        world.passes(moments, |_| {});
+        world.stop_meanwhile(ask);
+        world.start();
+        assert_eq!(fetched(&mut world, TOPIC, 0, 0), ["a"], "after {moments}");
+    }
+}
+
+#[test]
 fn a_topic_can_be_deleted_and_made_again_while_its_partition_moves() {
     for moments in (0..40).step_by(3) {
         let mut world = World::with_directories(1, 2, FaultPlan::calm(), &BOTH);
