@@ -721,13 +721,12 @@ fn formatting_is_refused_in_the_words_of_kafka() {
         "Log directory /data is already formatted. Use --ignore-formatted to ignore this \
          directory and format the others."
     );
-    assert_eq!(
-        refused(FormatRequest { cluster_id: "AAAAAAAAAAAAAAAAAAAAAw", ..again.clone() }),
-        format!(
-            "Invalid cluster.id in: /data/meta.properties. Expected AAAAAAAAAAAAAAAAAAAAAw, but \
-             read {CLUSTER}"
-        )
+    let words = format!(
+        "Invalid cluster.id in: /data/meta.properties. Expected AAAAAAAAAAAAAAAAAAAAAw, but read \
+         {CLUSTER}: the directory is already formatted"
     );
+    let other = FormatRequest { cluster_id: "AAAAAAAAAAAAAAAAAAAAAw", ..again.clone() };
+    assert!(refused(other).starts_with(&words));
     let ignored = FormatRequest { ignore_formatted: true, ..again };
     let plan = format::plan(&ignored, &mut Random::new(1)).expect("there is nothing to do");
     assert_eq!(plan.messages, ["All of the log directories are already formatted."]);
