@@ -64,9 +64,10 @@ impl OpenFile {
         Ok(Self { file, writable, used_at: AtomicU64::new(0), count: Arc::clone(count) })
     }
 
-    /// From now on whoever reads says how much. What the kernel reads ahead by itself it does within
-    /// whichever call comes upon a certain page, a send too: it takes memory for up to the device's
-    /// limit (megabytes) there and then, for which a core was seen to stand still for 14 ms.
+    /// From now on whoever reads says how much. What the kernel reads ahead by itself it does
+    /// within whichever call comes upon a certain page, a send too: it takes memory for up to the
+    /// device's limit (megabytes) there and then, for which a core was seen to stand still for
+    /// 14 ms.
     pub fn read_nothing_ahead(&self) {
         // Without the advice everything works as well.
         // SAFETY: the call takes numbers and touches no memory.

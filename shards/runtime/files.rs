@@ -305,8 +305,9 @@ impl Files {
         }
     }
 
-    /// Sets a length, by the ring where that can: the space beyond it is given back within the call,
-    /// for which the file system may have to read its maps, or wait for the disk to discard it.
+    /// Sets a length, by the ring where that can: the space beyond it is given back within the
+    /// call, for which the file system may have to read its maps, or wait for the disk to discard
+    /// it.
     fn truncate<M>(
         &mut self,
         seat: Seat,
