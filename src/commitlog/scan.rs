@@ -139,7 +139,12 @@ impl Scanner {
     /// Whether the walk ended at the end of a batch, once nothing is left to be read.
     pub(crate) fn finish(&self) -> Result<(), Invalid> {
         let between = self.body.is_none() && self.partial.is_empty() && self.position == self.end;
-        if between { Ok(()) } else { Err(Invalid::Torn) }
+        match between {
+            true => Ok(()),
+            // It can be shorter than our header.
+            false if self.checks_crc && is_old_message(&self.partial) => Err(Invalid::OldFormat),
+            false => Err(Invalid::Torn),
+        }
     }
 
     fn begin(&self, bytes: &[u8; HEADER_BYTES]) -> Result<Body, Invalid> {
@@ -170,8 +175,8 @@ impl Scanner {
         Ok(Body { header, remaining, digest, marker })
     }
 
-    /// A message of an old format can be shorter than our header: only one that is longer is told
-    /// from garbage by its CRC, the others are taken for garbage.
+    /// A message of an old format is told from garbage by its CRC. It can be shorter than our
+    /// header.
     fn begin_old(
         &self,
         header: BatchHeader,
@@ -179,7 +184,7 @@ impl Scanner {
         whole: usize,
     ) -> Result<Body, Invalid> {
         if whole < HEADER_BYTES {
-            return Err(Invalid::Corrupt);
+            return Err(if is_old_message(bytes) { Invalid::OldFormat } else { Invalid::Corrupt });
         }
         if whole as u64 > self.end - self.position {
             return Err(Invalid::Torn);
@@ -213,4 +218,18 @@ impl Scanner {
         let marker = body.marker.map(BytesMut::freeze).unwrap_or_default();
         Ok(take(begins, &body.header, marker))
     }
+}
+
+/// Whether bytes begin with a whole and unharmed message of magic 0 or 1.
+fn is_old_message(bytes: &[u8]) -> bool {
+    const LENGTH_AT: usize = 8;
+    const CRC_AT: usize = LENGTH_AT + 4;
+    let number = |at: usize| Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+    let read = || {
+        let end = CRC_AT + usize::try_from(number(LENGTH_AT)?).ok()?;
+        let (covered, crc) = (bytes.get(OLD_CRC_BEGINS_AT..end)?, number(CRC_AT)?);
+        let is_old = (0..MAGIC).contains(&(*covered.first()? as i8));
+        Some(is_old && crc_fast::checksum(CrcAlgorithm::Crc32IsoHdlc, covered) == u64::from(crc))
+    };
+    read().unwrap_or(false)
 }

@@ -191,23 +191,35 @@ fn an_old_format_and_unreadable_metadata_are_refused() {
     assert!(matches!(&bench.events[..], [LogEvent::Unreadable { .. }]), "{:?}", bench.events);
     assert_eq!(bench.disk.files, before);
 
-    // A message of magic 1: offset, size, CRC, magic, attributes, timestamp, key, value.
-    let mut body = vec![1, 0];
-    body.extend(7_i64.to_be_bytes());
+    // Messages that are longer and shorter than our header, alone and with others behind.
+    for (value_bytes, count) in [(60, 1), (60, 2), (3, 1), (3, 2), (3, 9), (0, 1)] {
+        for magic in [0, 1] {
+            let log = old_message(magic, value_bytes).repeat(count);
+            let mut disk = Disk::default();
+            disk.files.insert(Bench::path("00000000000000000000.log"), log.clone());
+            let bench = Bench::open(disk, fixture_config(), Checkpoints::default());
+            let said = &bench.events[..];
+            assert!(matches!(said, [LogEvent::Unreadable { .. }]), "{magic} {count}: {said:?}");
+            assert_eq!(bench.content("00000000000000000000.log"), log);
+        }
+    }
+}
+
+/// Offset, size, CRC, magic, attributes, in magic 1 a timestamp, no key, and a value.
+fn old_message(magic: u8, value_bytes: usize) -> Vec<u8> {
+    let mut body = vec![magic, 0];
+    if magic == 1 {
+        body.extend(7_i64.to_be_bytes());
+    }
     body.extend((-1_i32).to_be_bytes());
-    body.extend(60_i32.to_be_bytes());
-    body.extend([b'v'; 60]);
+    body.extend((value_bytes as i32).to_be_bytes());
+    body.extend(vec![b'v'; value_bytes]);
     let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32IsoHdlc, &body) as u32;
     let mut message = 0_i64.to_be_bytes().to_vec();
     message.extend((body.len() as u32 + 4).to_be_bytes());
     message.extend(crc.to_be_bytes());
     message.extend(&body);
-    let mut disk = Disk::default();
-    disk.files.insert(Bench::path("00000000000000000000.log"), message);
-    let before = disk.files[&Bench::path("00000000000000000000.log")].clone();
-    let bench = Bench::open(disk, fixture_config(), Checkpoints::default());
-    assert!(matches!(&bench.events[..], [LogEvent::Unreadable { .. }]), "{:?}", bench.events);
-    assert_eq!(bench.content("00000000000000000000.log"), before);
+    message
 }
 
 #[test]
