@@ -4,6 +4,7 @@
 //! Depends on: nothing of this workspace. Deliberately absent: I/O, clocks, threads, errors of the
 //! Kafka protocol, and anything that only one crate needs (an item enters when two crates use it).
 
+mod double;
 mod ids;
 mod map;
 mod random;
@@ -13,6 +14,7 @@ mod timers;
 pub mod varint;
 pub mod wire;
 
+pub use double::java_double;
 pub use ids::{
     LeaderEpoch, NodeId, NotAUuid, Offset, PartitionIndex, ProducerEpoch, ProducerId, ShardId,
     TopicId, TopicPartition, Uuid,

@@ -6,6 +6,7 @@
 //! active controller, a standby one and a broker; [`Timeline`] holds the versions between what is
 //! committed and what is applied. What changed between two images is found by comparing them
 //! ([`Image::topics_changed_since`]), whatever lies between, so that a reader may miss some.
+//! [`tree`] shows an image to people.
 //!
 //! Depends on: `base`, `protocol` (the records' schemas). Deliberately absent: which records a
 //! request leads to (`controller`), where the log is and who leads it (`raft`, `quorum`).
@@ -22,6 +23,7 @@ mod shared_map;
 mod snapshot;
 mod timeline;
 mod topic;
+pub mod tree;
 
 #[cfg(test)]
 mod tests;
