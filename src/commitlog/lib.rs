@@ -45,7 +45,10 @@ pub use log::{
     Durability, Log, LogEffects, LogState, OffsetOutOfRange, Read, ReadError, ReadPlan,
     ReadRequest, UNWRITTEN_BYTES_MAX,
 };
-pub use names::{COPY_MARK, FolderName, deleted_folder, future_folder, parse_folder, stray_folder};
+pub use names::{
+    COPY_MARK, FolderName, deleted_folder, future_folder, parse_folder, parse_segment_file,
+    stray_folder,
+};
 pub use producers::{
     BadSnapshot, EarlierBatch, ProducerError, ProducerState, format_snapshot, parse_snapshot,
 };

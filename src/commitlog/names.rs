@@ -46,7 +46,7 @@ pub(crate) fn segment_file(folder: &Path, base: Offset, ending: &str) -> PathBuf
 }
 
 /// Takes the name of a segment's file apart: where the segment begins, and the ending.
-pub(crate) fn parse_segment_file(name: &str) -> Option<(Offset, &str)> {
+pub fn parse_segment_file(name: &str) -> Option<(Offset, &str)> {
     let (digits, ending) = name.split_at_checked(OFFSET_DIGITS)?;
     if !digits.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;

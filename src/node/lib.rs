@@ -18,7 +18,7 @@ use quorum::{Quorum, QuorumParams};
 pub use broker::LogDirectorySetup;
 pub use intercom::{ListenerSetup, Message};
 pub use metadata::{DIRECTORY_LOST, SecurityProtocol};
-pub use quorum::format;
+pub use quorum::{OfflineLog, OfflineRead, SnapshotId, format};
 
 /// Everything that was read of configuration, directories and machine before a node starts.
 #[derive(Clone, Debug)]

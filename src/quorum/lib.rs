@@ -4,7 +4,7 @@
 //! and from then on turns what the data shards ask for into records: the `controller` proposes,
 //! `raft` appends, the image is changed at once, and the answer leaves when the records are
 //! committed and the new image was posted to every data shard. [`format`] says which files a node
-//! needs before it can start.
+//! needs before it can start; [`OfflineLog`] reads those of one for people.
 //!
 //! Depends on: all that decides about metadata, and `commitlog` for the log's files. Deliberately
 //! absent: the brokers' clients and partitions' data (`broker`).
@@ -18,6 +18,7 @@ mod load;
 mod machine;
 mod owners;
 mod reassignments;
+mod replay;
 mod requests;
 mod shard;
 mod snapshots;
@@ -27,4 +28,6 @@ mod store;
 #[cfg(test)]
 mod tests;
 
+pub use raft::snapshot::SnapshotId;
+pub use replay::{OfflineLog, OfflineRead};
 pub use shard::{Quorum, QuorumParams};

@@ -15,13 +15,12 @@ use base::{Now, Offset};
 use bytes::Bytes;
 use controller::Activation;
 use intercom::{Endpoint, Message};
-use metadata::{
-    Batch, Controller, Image, Provenance, Resource, SecurityProtocol, Timeline, VersionedRecord,
-};
+use metadata::{Controller, Image, Resource, SecurityProtocol, Timeline};
 use raft::snapshot::{Snapshot, SnapshotId};
 use raft::{ElectionState, RaftError};
 use records::Batches;
 
+use crate::replay;
 use crate::shard::{Loading, Quorum, Stage};
 use crate::store::StoreEvent;
 
@@ -130,9 +129,7 @@ impl Quorum {
         let refuse =
             |error: &dyn std::fmt::Display| format!("{} cannot be read: {error}", path.display());
         let snapshot = Snapshot::of_bytes(bytes).map_err(|error| refuse(&error))?;
-        let decode = |value: &Bytes| VersionedRecord::decode(value);
-        let records: Result<Vec<_>, _> = snapshot.values.iter().map(decode).collect();
-        let records = records.map_err(|error| refuse(&error))?;
+        let records = replay::records_of(&snapshot).map_err(|error| refuse(&error))?;
         self.snapshot_is_of(id, Some(snapshot.last_contained_ms));
         let (size, voters) = (self.snapshots.kept[&id].bytes, snapshot.voters.clone());
         self.raft.on_snapshot(id, size, snapshot.kraft_version, voters);
@@ -140,15 +137,8 @@ impl Quorum {
             // These are written to the log, if it is empty; then the log has them.
             loading.bootstrap = records;
         } else {
-            let mut image = Image::default();
-            for record in &records {
-                image.replay(&record.record).map_err(|error| refuse(&error))?;
-            }
-            image.set_provenance(Provenance {
-                last_offset: id.end_offset.plus(-1),
-                last_epoch: id.epoch.0,
-                last_timestamp_ms: snapshot.last_contained_ms,
-            });
+            let image = replay::image_of(id, snapshot.last_contained_ms, &records);
+            let image = image.map_err(|error| refuse(&error))?;
             self.timeline = Timeline::at(image, id.end_offset);
         }
         loading.snapshot = Some((id, snapshot));
@@ -194,31 +184,8 @@ impl Quorum {
             }
             self.store.count(&batch);
             self.raft.on_batch(&batch).map_err(|error| refuse(next, &error))?;
-            if header.is_control() {
-                self.timeline.skip_to(header.next_offset());
-            } else {
-                let mut reader = batch.records(usize::MAX).map_err(|error| refuse(next, &error))?;
-                let mut records = Vec::new();
-                loop {
-                    let record = match reader.next_record() {
-                        Ok(Some(record)) => record,
-                        Ok(None) => break,
-                        Err(error) => return Err(refuse(next, &error)),
-                    };
-                    let value = Bytes::copy_from_slice(record.value.unwrap_or_default());
-                    let decoded = VersionedRecord::decode(&value);
-                    records.push(decoded.map_err(|error| refuse(record.offset, &error))?);
-                }
-                let batch = Batch {
-                    base_offset: header.base_offset,
-                    epoch: header.leader_epoch.0,
-                    timestamp_ms: header.max_timestamp,
-                    records: &records,
-                };
-                self.timeline
-                    .apply(&batch)
-                    .map_err(|failure| refuse(failure.offset, &failure.error))?;
-            }
+            replay::apply(&mut self.timeline, &batch)
+                .map_err(|unusable| refuse(unusable.offset, &unusable.error))?;
             next = header.next_offset();
             // The only voter has it, so that it is committed as soon as this node leads; and
             // nothing is told to anyone before.
