@@ -512,7 +512,10 @@ const FOLDER: &str = "{folder}";
 const QUICK: &[&str] = &["-Xmx256M", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"];
 
 /// The program under test: `CORELANE_BIN`, or what `cargo build --release` made.
-fn corelane() -> PathBuf {
+///
+/// # Panics
+/// When it was not built.
+pub fn corelane() -> PathBuf {
     let built = xtask::workspace_root().join("target/release/corelane");
     let path = env::var_os("CORELANE_BIN").map_or(built, PathBuf::from);
     assert!(path.is_file(), "{} is missing: run `cargo build --release`", path.display());

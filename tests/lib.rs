@@ -16,7 +16,7 @@ mod process;
 mod tools;
 pub mod wire;
 
-pub use broker::{Broker, CLUSTER_ID, Target, free_port, target};
+pub use broker::{Broker, CLUSTER_ID, Target, corelane, free_port, target};
 pub use process::{Finished, PAUSE, Running, TIME_MAX, allow_open_files, await_that};
 pub use tools::{compiled, kcat, python, quick_java};
 

@@ -22,6 +22,8 @@ pub(crate) enum Command {
     Format(FormatOptions),
     /// Prints an id for a new cluster, as kafka-storage random-uuid does.
     RandomUuid,
+    /// Shows the metadata in a node's files, as kafka-metadata-shell does.
+    MetadataShell(ShellOptions),
 }
 
 #[derive(Debug, Args)]
@@ -74,4 +76,20 @@ pub(crate) struct FormatOptions {
     /// The level of a feature to begin with, as NAME=LEVEL; may be given several times.
     #[arg(short, long, value_name = "NAME=LEVEL")]
     pub(crate) feature: Vec<String>,
+}
+
+/// The options of `kafka-metadata-shell`, and a directory.
+#[derive(Debug, Args)]
+pub(crate) struct ShellOptions {
+    /// The file to show alone: a snapshot of the metadata, or a segment of its log.
+    #[arg(short, long, value_name = "FILE", required_unless_present = "directory")]
+    pub(crate) snapshot: Option<PathBuf>,
+    /// The data directory to show: its newest snapshot, and the log behind it. Nothing is changed,
+    /// and the node may run.
+    #[arg(short, long, value_name = "DIR", conflicts_with = "snapshot")]
+    pub(crate) directory: Option<PathBuf>,
+    /// cat, find, ls or tree, with paths; without it, commands are read from standard input, and
+    /// `help` lists them.
+    #[arg(value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
 }

@@ -2,7 +2,7 @@
 //!
 //! This is the one crate under `src/` that touches the system: it reads the configuration, formats,
 //! checks and locks data directories, sets up log lines, and puts the machines of [`node`] on
-//! pinned threads of the [`runtime`].
+//! pinned threads of the [`runtime`]. Apart from that it shows people the metadata in their files.
 
 mod cli;
 mod dev;
@@ -12,6 +12,7 @@ mod layout;
 mod listeners;
 mod memory;
 mod output;
+mod shell;
 mod start;
 
 use std::process::ExitCode;
@@ -25,6 +26,7 @@ fn main() -> ExitCode {
         cli::Command::Start(options) => start::run(&options),
         cli::Command::Format(options) => format::run(&options),
         cli::Command::RandomUuid => format::random_uuid(),
+        cli::Command::MetadataShell(options) => shell::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -306,7 +306,7 @@ pub(crate) fn run(broker: &Broker, first: u128, words: &[&str]) -> Vec<String> {
 }
 
 /// Every file below a folder.
-fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+pub(crate) fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut files = BTreeMap::new();
     for path in entries(folder) {
         if path.is_dir() {
@@ -329,7 +329,7 @@ fn is_unusual(entry: &str) -> bool {
 
 /// Shows where two states differ.
 #[track_caller]
-fn assert_same(before: &str, after: &str) {
+pub(crate) fn assert_same(before: &str, after: &str) {
     let differs = before.lines().zip(after.lines()).find(|(before, after)| before != after);
     assert!(before == after, "{differs:#?}\n--- before\n{before}--- after\n{after}");
 }

@@ -22,6 +22,7 @@ mod java;
 mod kcat;
 mod load;
 mod logs;
+mod metadata_shell;
 mod perf;
 mod python;
 mod rebuild;
