@@ -3,8 +3,8 @@
 //!
 //! All of a log are in memory, 32 bytes each: there are none where nobody aborts. A million of them
 //! take 32 MB, up to twice that while they grow, and took at least a batch and a marker of the log
-//! each, which are 146 MB: a log that is cut forgets them with its segments. A file belongs to the segment that holds the markers, and
-//! is written when that segment is.
+//! each, which are 146 MB: a log that is cut forgets them with its segments. A file belongs to the
+//! segment that holds the markers, and is written when that segment is.
 
 use base::{Offset, ProducerId};
 use bytes::{BufMut, Bytes, BytesMut};
