@@ -1,5 +1,5 @@
-//! The end of opening: what belongs to no segment any more goes, what was found is made durable, and
-//! the log is handed over.
+//! The end of opening: what belongs to no segment any more goes, what was found is made durable,
+//! and the log is handed over.
 
 use api::{FileEffect, IoResult};
 use base::{Now, Offset};
