@@ -172,7 +172,8 @@ impl<N: Node> Simulation<N> {
             let partition = self.history.partition(*place);
             if partition.is_compacted {
                 // More of it may have gone since.
-                compacted::is_left(partition, log, &read)
+                compacted::none_is_back(partition, &read)
+                    .and_then(|()| compacted::is_left(partition, log, &read))
                     .map_err(|violation| Violation(format!("{name} in a session: {violation}")))?;
                 continue;
             }

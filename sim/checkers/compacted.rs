@@ -13,17 +13,26 @@ use crate::history::{PartitionHistory, RecordId, Violation, ensure};
 pub fn check(partition: &mut PartitionHistory, log: &[(i64, RecordId)]) -> Result<u64, Violation> {
     let before = partition.log.iter().map(|(offset, seen)| (*offset, seen.record));
     let before: Vec<(i64, RecordId)> = before.collect();
+    none_is_back(partition, log)?;
+    let gone = is_left(partition, &before, log)?;
+    partition.deleted.extend(gone);
+    let now: BTreeMap<i64, RecordId> = log.iter().copied().collect();
+    partition.log.retain(|offset, _| now.contains_key(offset));
+    Ok((before.len() - partition.log.len()) as u64)
+}
+
+/// Checks that nothing is in a log that is older than a tombstone of its key which has gone.
+pub fn none_is_back(
+    partition: &PartitionHistory,
+    log: &[(i64, RecordId)],
+) -> Result<(), Violation> {
     for (offset, record) in log {
         let deleted = partition.deleted.get(&record.key());
         ensure(deleted.is_none_or(|deleted| deleted < offset), || {
             format!("{record:?} at {offset} is back, whose key was deleted at {deleted:?}")
         })?;
     }
-    let gone = is_left(partition, &before, log)?;
-    partition.deleted.extend(gone);
-    let now: BTreeMap<i64, RecordId> = log.iter().copied().collect();
-    partition.log.retain(|offset, _| now.contains_key(offset));
-    Ok((before.len() - partition.log.len()) as u64)
+    Ok(())
 }
 
 /// Checks that `after` has all of `before`, but for records that have a newer one of their key, and

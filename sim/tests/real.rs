@@ -41,7 +41,7 @@ fn lies_are_found() {
     for (lie, said) in [
         (Lie::StartGoesBack, "begins at"),
         (Lie::TopicComesBack, ""),
-        (Lie::SessionIsSilent, "keeps quiet"),
+        (Lie::SessionIsSilent, "session"),
         (Lie::CommitGoesBack, ""),
         (Lie::AssignedTwice, ""),
         (Lie::NewestIsGone, "the newest of key"),

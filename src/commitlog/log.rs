@@ -112,6 +112,8 @@ pub struct Log {
     dropping: Option<ending::Dropping>,
     removing: Option<ending::Removing>,
     renaming: Option<moving::Renaming>,
+    /// It is about to be renamed: nothing begins meanwhile by itself.
+    keeps_still: bool,
     /// Files of deleted segments that are being removed.
     removals: u32,
     /// The last segment was sealed too: the log closes.
@@ -189,6 +191,7 @@ impl Log {
             dropping: None,
             removing: None,
             renaming: None,
+            keeps_still: false,
             removals: 0,
             is_sealed: false,
         }
@@ -337,7 +340,7 @@ impl Log {
 
     /// When [`Log::on_timer`] wants to be called.
     pub fn next_timer(&self) -> Option<Instant> {
-        let is_still = self.renaming.is_some();
+        let is_still = self.renaming.is_some() || self.keeps_still;
         let first_file = self.set_aside.front().filter(|_| !is_still).map(|(due, _)| *due);
         let folder = self.removing.as_ref().and_then(|removing| removing.due);
         let cleaning = self.cleaning_resumes_at();

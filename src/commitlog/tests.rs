@@ -1383,3 +1383,19 @@ fn segments_behind_the_end_go_durably_one_by_one_before_anything_else() {
     let taken = names_and_cuts(&mut bench);
     assert_eq!(taken[..wanted.len()], wanted[..], "when its end is cut off");
 }
+
+#[test]
+fn a_log_that_keeps_still_removes_nothing_and_stays_settled() {
+    let mut bench = Bench::open(fixture(), fixture_config(), clean());
+    bench.log.truncate_to(bench.now, Offset(33), &mut bench.out, &mut bench.events);
+    bench.run();
+    let due = bench.log.next_timer().expect("segments were set aside");
+    bench.log.keep_still();
+    assert_eq!(bench.log.next_timer(), None);
+    bench.now.mono = due;
+    bench.log.on_timer(bench.now, &mut bench.out, &mut bench.events);
+    assert!(bench.out.is_empty() && bench.log.is_settled(), "{:?}", bench.out);
+    bench.log.live_on();
+    bench.run_timer();
+    assert!(!bench.disk.files.keys().any(|path| path.to_string_lossy().contains("deleted")));
+}

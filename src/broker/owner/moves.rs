@@ -693,6 +693,8 @@ impl Owner {
         }
         let unique = Uuid::random(&mut self.moves.random);
         let folder = deleted_folder(&self.partition(token).name, unique);
+        // Its turn comes once the log has that name.
+        self.with_log(desk, copy, |log, _, _, _| log.keep_still());
         self.with_log(desk, token, |log, _, effects, _| log.rename(&folder, effects));
         Some(Stage::Leaving)
     }
@@ -701,7 +703,13 @@ impl Owner {
     fn leaves_later(&mut self, desk: &mut Desk<'_>, token: Token) -> Option<Stage> {
         let is_late = self.moves.all.get(&token).expect("it leaves").turns_at <= desk.now.mono;
         let stays = is_late && self.partition(token).log.stop_renaming();
-        stays.then_some(Stage::Settling)
+        if !stays {
+            return None;
+        }
+        if let Some(copy) = self.moves.all.get(&token).and_then(|moved| moved.copy) {
+            self.with_log(desk, copy, |log, _, _, _| log.live_on());
+        }
+        Some(Stage::Settling)
     }
 
     /// Whatever is asked of the partition waits from now on.

@@ -300,7 +300,7 @@ impl Log {
 
     /// Removes the files, and the folder, whose time has come.
     pub(super) fn remove_due(&mut self, now: Now, out: &mut LogEffects) {
-        if self.renaming.is_some() {
+        if self.renaming.is_some() || self.keeps_still {
             return;
         }
         while let Some((_, file)) = self.set_aside.pop_front_if(|(due, _)| *due <= now.mono) {

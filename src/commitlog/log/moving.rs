@@ -220,8 +220,15 @@ impl Log {
         self.renaming.take_if(|renaming| renaming.waits).is_some()
     }
 
+    /// Removes no deleted files until it was renamed, or [`Log::live_on`]: it stays settled while
+    /// something else is awaited.
+    pub fn keep_still(&mut self) {
+        self.keeps_still = true;
+    }
+
     /// A log that has another name does what logs do.
     pub fn live_on(&mut self) {
+        self.keeps_still = false;
         self.renaming.take_if(|renaming| renaming.is_done);
     }
 
