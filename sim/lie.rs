@@ -18,6 +18,6 @@ pub enum Lie {
     NewestIsGone,
     /// Compaction took tombstones before their time.
     TombstoneIsGone,
-    /// A record comes back whose key was deleted.
+    /// A tombstone is gone, and a record that it deleted is back.
     OldComesBack,
 }

@@ -226,6 +226,13 @@ fn falsify(history: &mut History, place: Place, from: i64, found: &mut Vec<(i64,
         Some(Lie::TombstoneIsGone) => found.retain(|(_, record)| !record.is_tombstone()),
         Some(Lie::OldComesBack) => {
             let partition = history.partition(place);
+            let newest =
+                |record: RecordId| found.iter().rev().find(|it| it.1.key() == record.key());
+            let mut tombstones = found.iter().filter(|it| it.1.is_tombstone());
+            let Some(&(deleted, tombstone)) = tombstones.find(|it| newest(it.1) == Some(*it))
+            else {
+                return;
+            };
             let acknowledged = partition.batches.iter().filter_map(|(&batch, sent)| {
                 let Fate::Acknowledged { base_offset, .. } = sent.fate else { return None };
                 Some((batch, sent.count, base_offset))
@@ -235,12 +242,14 @@ fn falsify(history: &mut History, place: Place, from: i64, found: &mut Vec<(i64,
                 (0..count).map(move |index| (base + i64::from(index), record(index)))
             });
             let old = records.find(|(offset, record)| {
-                let deleted = partition.deleted.get(&record.key());
-                let is_old = deleted.is_some_and(|deleted| offset < deleted);
-                is_old && *offset >= from && !record.is_tombstone()
+                let is_old = (from..deleted).contains(offset) && !record.is_tombstone();
+                is_old && record.key() == tombstone.key() && !partition.keeps_tombstones
             });
-            found.extend(old);
-            found.sort_unstable();
+            if let Some(old) = old {
+                found.retain(|(_, record)| record.key() != tombstone.key());
+                found.push(old);
+                found.sort_unstable();
+            }
         }
         _ => {}
     }

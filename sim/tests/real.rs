@@ -46,7 +46,7 @@ fn lies_are_found() {
         (Lie::AssignedTwice, ""),
         (Lie::NewestIsGone, "the newest of key"),
         (Lie::TombstoneIsGone, "is to be kept, and is gone"),
-        (Lie::OldComesBack, "is back, whose key was deleted"),
+        (Lie::OldComesBack, " deleted Some("),
     ] {
         let options = |seed| Options { seed, lie: Some(lie), ..Options::default() };
         let found = (0..SEEDS).find_map(|seed| run(RealNode::new, options(seed)).outcome.err());
