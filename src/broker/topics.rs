@@ -9,10 +9,6 @@ pub(crate) const TRANSACTIONS_TOPIC: &str = "__transaction_state";
 /// Share groups.
 pub(crate) const SHARE_TOPIC: &str = "__share_group_state";
 
-/// The longest name of a topic, in bytes (`Topic.MAX_NAME_LENGTH`): the folder of a partition has
-/// to fit a file name with its suffixes.
-const NAME_BYTES_MAX: usize = 249;
-
 /// Whether the topic is the broker's own (`Topic.isInternal`).
 pub(crate) fn is_internal(name: &str) -> bool {
     [OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_TOPIC].contains(&name)
@@ -20,17 +16,7 @@ pub(crate) fn is_internal(name: &str) -> bool {
 
 /// Whether a topic may have this name (`Topic.isValid`).
 pub(crate) fn is_valid_name(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-');
-    let length = 1..=NAME_BYTES_MAX;
-    length.contains(&name.len()) && name.bytes().all(plain) && name != "." && name != ".."
-}
-
-/// What is said of a name that no topic may have.
-pub(crate) fn invalid_name(name: &str) -> String {
-    format!(
-        "Topic name '{name}' is invalid: it has 1 to 249 letters, digits, dots, underscores and \
-         dashes, and is not '.' or '..'"
-    )
+    metadata::topic_name_error(name).is_none()
 }
 
 #[cfg(test)]
@@ -39,11 +25,11 @@ mod tests {
 
     #[test]
     fn names_are_kafkas() {
-        let longest = "a".repeat(NAME_BYTES_MAX);
+        let longest = "a".repeat(metadata::TOPIC_NAME_LENGTH_MAX);
         for valid in ["a", "a.b_c-9", "...", longest.as_str()] {
             assert!(is_valid_name(valid), "{valid}");
         }
-        let too_long = "a".repeat(NAME_BYTES_MAX + 1);
+        let too_long = "a".repeat(metadata::TOPIC_NAME_LENGTH_MAX + 1);
         for invalid in ["", ".", "..", "a b", "a/b", "ä", too_long.as_str()] {
             assert!(!is_valid_name(invalid), "{invalid}");
         }

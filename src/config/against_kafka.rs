@@ -105,6 +105,8 @@ fn source_name(source: Source) -> &'static str {
         Source::DynamicDefaultBroker => "DYNAMIC_DEFAULT_BROKER_CONFIG",
         Source::StaticBroker => "STATIC_BROKER_CONFIG",
         Source::Default => "DEFAULT_CONFIG",
+        Source::ClientMetrics => "CLIENT_METRICS_CONFIG",
+        Source::Group => "GROUP_CONFIG",
     }
 }
 
@@ -162,7 +164,8 @@ impl Node {
             pairs
         };
         let result = match (words[1], words[2]) {
-            ("TOPIC", _) => alter::alter_topic(self.layers.current(), &self.topic, &changes)
+            ("TOPIC", _) => alter::apply_to_topic(&self.topic, &changes)
+                .and_then(|new| alter::replace_topic(self.layers.current(), &self.topic, &new))
                 .map(|altered| self.topic = take(self.topic.clone(), altered)),
             (_, name) => {
                 let scope = if name == "-" { Scope::AllBrokers } else { Scope::ThisBroker };

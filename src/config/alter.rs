@@ -1,8 +1,6 @@
 //! What AlterConfigs and IncrementalAlterConfigs may change (`ConfigAdminManager` on the broker,
 //! `ConfigurationControlManager` on the controller).
 
-use std::collections::BTreeSet;
-
 use crate::broker::BrokerConfig;
 use crate::key::{self, Default, Key, Type};
 use crate::layers::{self, Layers};
@@ -66,20 +64,13 @@ pub fn check_new_topic(config: &BrokerConfig, overrides: &Pairs) -> Result<(), A
     check_topic(config, &Pairs::new(), overrides)
 }
 
-/// Applies the changes of IncrementalAlterConfigs to a topic that has the overrides `old`. What
-/// stays as it was is left out of the answer.
-pub fn alter_topic(
-    config: &BrokerConfig,
-    old: &Pairs,
-    changes: &[Change<'_>],
-) -> Result<Altered, AlterError> {
-    check_request(changes)?;
-    let new = apply(old, changes, |name| key::TOPIC.get(name))?;
-    check_topic(config, old, &new)?;
-    Ok(difference(old, &new))
+/// The overrides that a topic has after the changes of IncrementalAlterConfigs, not checked yet.
+pub fn apply_to_topic(old: &Pairs, changes: &[Change<'_>]) -> Result<Pairs, AlterError> {
+    apply(old, changes, |name| key::TOPIC.get(name))
 }
 
-/// Applies AlterConfigs to a topic: what is not in `new` is removed.
+/// Gives a topic that has the overrides `old` those of `new` only. What stays as it was is left
+/// out of the answer.
 pub fn replace_topic(
     config: &BrokerConfig,
     old: &Pairs,
@@ -111,7 +102,6 @@ pub fn alter_broker(
     scope: Scope,
     changes: &[Change<'_>],
 ) -> Result<Altered, AlterError> {
-    check_request(changes)?;
     for change in changes {
         let verb = match change.operation {
             Operation::Set | Operation::Delete => continue,
@@ -135,10 +125,15 @@ pub fn alter_broker(
     Ok(changes.iter().map(value_of).collect())
 }
 
-/// Applies AlterConfigs to this broker or to all: what is not in `new` is removed.
-pub fn replace_broker(layers: &Layers, scope: Scope, new: &Pairs) -> Result<Altered, AlterError> {
+/// Applies AlterConfigs to this broker or to all: what is in `old` and not in `new` is removed.
+pub fn replace_broker(
+    layers: &Layers,
+    scope: Scope,
+    old: &Pairs,
+    new: &Pairs,
+) -> Result<Altered, AlterError> {
     check_broker(layers, scope, new).map_err(AlterError::InvalidRequest)?;
-    let removed = of_scope(layers, scope).keys().filter(|name| !new.contains_key(*name));
+    let removed = old.keys().filter(|name| !new.contains_key(*name));
     let set = new.iter().map(|(name, value)| (name.clone(), Some(value.clone())));
     Ok(set.chain(removed.map(|name| (name.clone(), None))).collect())
 }
@@ -148,22 +143,6 @@ fn of_scope(layers: &Layers, scope: Scope) -> &Pairs {
         Scope::ThisBroker => layers.broker(),
         Scope::AllBrokers => layers.cluster(),
     }
-}
-
-/// What makes a request wrong, whatever its keys.
-pub(crate) fn check_request(changes: &[Change<'_>]) -> Result<(), AlterError> {
-    let mut names = BTreeSet::new();
-    if !changes.iter().all(|change| names.insert(change.name)) {
-        return Err(AlterError::InvalidRequest("Error due to duplicate config keys".to_owned()));
-    }
-    let is_null =
-        |change: &&Change<'_>| change.operation != Operation::Delete && change.value.is_none();
-    let nulls: Vec<&str> = changes.iter().filter(is_null).map(|change| change.name).collect();
-    if !nulls.is_empty() {
-        let nulls = nulls.join(", ");
-        return Err(AlterError::InvalidRequest(format!("Null value not supported for : {nulls}")));
-    }
-    Ok(())
 }
 
 /// The overrides after the changes. A list that is not overridden starts from the key's default,
@@ -315,6 +294,7 @@ fn check_transition(old: &BrokerConfig, new: &BrokerConfig) -> Result<(), String
             "Log cleaner threads cannot be reduced to less than half the current value {was}"
         )));
     }
+    check_reporters(old, new)?;
     for listener in &new.listeners {
         let before = old.listeners.iter().find(|one| one.name == listener.name);
         if before.is_some_and(|before| before.protocol != listener.protocol) {
@@ -325,6 +305,22 @@ fn check_transition(old: &BrokerConfig, new: &BrokerConfig) -> Result<(), String
         }
     }
     Ok(())
+}
+
+/// A reporter is a Java class: there is none beside Kafka's own.
+fn check_reporters(old: &BrokerConfig, new: &BrokerConfig) -> Result<(), String> {
+    const REPORTERS: &str = "metric.reporters";
+    const KNOWN: &str = "org.apache.kafka.common.metrics.JmxReporter";
+    let of = |config: &BrokerConfig| config.settings().list(REPORTERS).map(<[String]>::to_vec);
+    let before = of(old).unwrap_or_default();
+    let mut names = of(new).unwrap_or_default().into_iter();
+    if names.all(|name| name == KNOWN || before.contains(&name)) {
+        return Ok(());
+    }
+    Err(wrapped(&format!(
+        "Validation of dynamic config update of Set({REPORTERS}) failed with class class \
+         kafka.server.DynamicMetricsReporters"
+    )))
 }
 
 /// Kafka wraps the exception of a component into one of its own.
@@ -351,26 +347,6 @@ mod tests {
 
     fn pairs(of: &[(&str, &str)]) -> Pairs {
         of.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    fn set<'a>(name: &'a str, value: Option<&'a str>) -> Change<'a> {
-        Change { name, operation: Operation::Set, value }
-    }
-
-    #[test]
-    fn a_request_names_each_key_once_and_with_a_value() {
-        let layers = layers();
-        let twice = [set("retention.ms", Some("1")), set("retention.ms", Some("2"))];
-        let refused = |message: &str| Err(AlterError::InvalidRequest(message.to_owned()));
-        assert_eq!(
-            alter_topic(layers.current(), &Pairs::new(), &twice),
-            refused("Error due to duplicate config keys")
-        );
-        let nulls = [set("retention.ms", None), set("segment.ms", None)];
-        assert_eq!(
-            alter_broker(&layers, Scope::AllBrokers, &nulls),
-            refused("Null value not supported for : retention.ms, segment.ms")
-        );
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::broker::ConfigError;
-use crate::key::{self, Default, Key, Type, Update};
+use crate::key::{self, Default, Key, Table, Type, Update};
 use crate::layers::Layers;
 use crate::properties::Pairs;
 use crate::settings;
@@ -22,6 +22,10 @@ pub enum Source {
     StaticBroker,
     /// It is Kafka's default.
     Default,
+    /// It was altered for the subscription of client metrics.
+    ClientMetrics,
+    /// It was altered for the group.
+    Group,
 }
 
 impl Source {
@@ -33,6 +37,8 @@ impl Source {
             Source::DynamicDefaultBroker => 3,
             Source::StaticBroker => 4,
             Source::Default => 5,
+            Source::ClientMetrics => 7,
+            Source::Group => 8,
         }
     }
 }
@@ -71,22 +77,72 @@ pub struct Entry {
 /// Describes a topic, sorted by key. The error is of overrides that are not valid.
 pub fn describe_topic(layers: &Layers, overrides: &Pairs) -> Result<Vec<Entry>, ConfigError> {
     let values = layers.current().topic_defaults().with(overrides).map_err(ConfigError)?;
-    let mut entries = Vec::with_capacity(key::TOPIC.keys().len());
-    for key in key::TOPIC.keys() {
+    let text = |key: &Key| values.get(key.name).and_then(|value| value.to_text());
+    Ok(describe(&key::TOPIC, Source::Topic, layers, overrides, text))
+}
+
+/// Describes a group, sorted by key: what is not set has the broker's value.
+pub fn describe_group(layers: &Layers, overrides: &Pairs) -> Vec<Entry> {
+    let of_broker = |key: &Key| {
+        let (name, _) = key.synonyms.first()?;
+        layers.current().settings().get(name).and_then(|value| value.to_text())
+    };
+    describe(&key::GROUP, Source::Group, layers, overrides, |key| {
+        own_or_default(key, overrides, of_broker)
+    })
+}
+
+/// Describes a subscription of client metrics, sorted by key.
+pub fn describe_client_metrics(layers: &Layers, overrides: &Pairs) -> Vec<Entry> {
+    describe(&key::CLIENT_METRICS, Source::ClientMetrics, layers, overrides, |key| {
+        own_or_default(key, overrides, |_| None)
+    })
+}
+
+fn own_or_default(
+    key: &Key,
+    overrides: &Pairs,
+    of_broker: impl FnOnce(&Key) -> Option<String>,
+) -> Option<String> {
+    if let Some(text) = overrides.get(key.name) {
+        return value::read(key, Some(text)).ok().and_then(|value| value.to_text());
+    }
+    of_broker(key).or_else(|| match key.default {
+        Default::Text(text) => Some(text.to_owned()),
+        Default::Null | Default::Required => None,
+    })
+}
+
+fn default_of(key: &Key) -> Vec<Synonym> {
+    let Default::Text(text) = key.default else { return Vec::new() };
+    let (name, value) = (key.name.to_owned(), Some(text.to_owned()));
+    vec![Synonym { name, value, source: Source::Default }]
+}
+
+/// The keys of a table, sorted, with the values that `text` gives.
+fn describe(
+    table: &Table,
+    own: Source,
+    layers: &Layers,
+    overrides: &Pairs,
+    text: impl Fn(&Key) -> Option<String>,
+) -> Vec<Entry> {
+    let mut entries = Vec::with_capacity(table.keys().len());
+    for key in table.keys() {
         if key.internal && !overrides.contains_key(key.name) {
             continue;
         }
         let is_sensitive = key.kind == Type::Password;
-        let shown = values.get(key.name).and_then(|value| value.to_text());
-        let value = shown.filter(|_| !is_sensitive);
-        let mut synonyms = match key.synonyms.first() {
-            Some((name, _)) => places(layers, name, is_sensitive),
-            None => Vec::new(),
+        let value = text(key).filter(|_| !is_sensitive);
+        let mut synonyms = match (key.synonyms.first(), own) {
+            (Some((name, _)), _) => places(layers, name, is_sensitive),
+            // A group's key without a broker's has its own default behind it.
+            (None, Source::Group) => default_of(key),
+            (None, _) => Vec::new(),
         };
         if overrides.contains_key(key.name) {
-            let own =
-                Synonym { name: key.name.into(), value: value.clone(), source: Source::Topic };
-            synonyms.insert(0, own);
+            let set = Synonym { name: key.name.into(), value: value.clone(), source: own };
+            synonyms.insert(0, set);
         }
         entries.push(Entry {
             name: key.name.to_owned(),
@@ -99,7 +155,7 @@ pub fn describe_topic(layers: &Layers, overrides: &Pairs) -> Result<Vec<Entry>, 
         });
     }
     entries.sort_by(|one, other| one.name.cmp(&other.name));
-    Ok(entries)
+    entries
 }
 
 /// What a CreateTopics response (from version 5) tells of a new topic, sorted by key: no synonyms,

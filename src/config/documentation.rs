@@ -1,11 +1,13 @@
 //! A sentence on each key, made of the facts that the tables hold.
 
-use crate::key::{BROKER, Default, Key, Rule, TOPIC};
+use crate::key::{BROKER, CLIENT_METRICS, Default, GROUP, Key, Rule, TOPIC};
 
-/// What is known of a key of topics or brokers, for a person: its type, what it may be, its
-/// default, and the keys that stand in for it. Nothing for a key that is not known.
+/// What is known of a key of topics, brokers, groups or client metrics, for a person: its type,
+/// what it may be, its default, and the keys that stand in for it. Nothing for a key that is not
+/// known.
 pub fn documentation(name: &str) -> Option<String> {
-    TOPIC.get(name).or_else(|| BROKER.get(name)).map(sentence)
+    let tables = [&TOPIC, &BROKER, &GROUP, &CLIENT_METRICS];
+    tables.into_iter().find_map(|table| table.get(name)).map(sentence)
 }
 
 fn sentence(key: &Key) -> String {

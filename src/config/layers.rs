@@ -1,8 +1,10 @@
 //! A broker's configuration in layers: what was altered for this broker, what was altered for all
 //! brokers, what stands in the file, what Kafka's defaults are (`DynamicBrokerConfig`).
 
+use std::collections::BTreeSet;
+
 use crate::broker::{BrokerConfig, ConfigError};
-use crate::key::{self, Update};
+use crate::key::{self, Type, Update};
 use crate::properties::Pairs;
 use crate::settings;
 use crate::value;
@@ -123,8 +125,16 @@ pub(crate) fn check_value(name: &str, text: &str) -> Result<(), String> {
     let key = key::BROKER_DYNAMIC
         .get(base)
         .or_else(|| key::BROKER.get(base).filter(|key| key.update != Update::ReadOnly));
-    match key {
-        Some(key) => value::read(key, Some(text)).map(|_| ()),
-        None => Ok(()),
+    let Some(key) = key else { return Ok(()) };
+    // In a file what stands twice counts once.
+    let elements = text.split(',').map(str::trim);
+    if key.kind == Type::List && !all_differ(elements) {
+        return Err(format!("Configuration '{base}' values must not be duplicated."));
     }
+    value::read(key, Some(text)).map(|_| ())
+}
+
+fn all_differ<'a>(mut elements: impl Iterator<Item = &'a str>) -> bool {
+    let mut seen = BTreeSet::new();
+    elements.all(|element| seen.insert(element))
 }

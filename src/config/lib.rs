@@ -27,21 +27,21 @@ mod topic;
 mod value;
 
 pub use alter::{
-    AlterError, Altered, Change, Operation, Scope, alter_broker, alter_topic, check_new_topic,
+    AlterError, Altered, Change, Operation, Scope, alter_broker, apply_to_topic, check_new_topic,
     replace_broker, replace_topic,
 };
 pub use broker::{BrokerConfig, ConfigError, CountOrAuto, SimpleSettings, is_used};
 pub use checks::{ConnectionLimit, ProcessRoles};
 pub use describe::{
-    Entry, Source, Synonym, describe_all_brokers, describe_broker, describe_new_topic,
-    describe_topic,
+    Entry, Source, Synonym, describe_all_brokers, describe_broker, describe_client_metrics,
+    describe_group, describe_new_topic, describe_topic,
 };
 pub use documentation::documentation;
 pub use layers::Layers;
 pub use listener::{Listener, ProtocolMap, SecurityProtocol};
 pub use properties::{Pairs, PropertiesError, parse as parse_properties};
 pub use quorum::{HostPort, Voter};
-pub use resources::{alter_client_metrics, alter_group, replace_client_metrics, replace_group};
+pub use resources::{apply_to_values, replace_client_metrics, replace_group};
 pub use settings::Settings;
 pub use topic::{Compression, ThrottledReplicas, TimestampType, TopicConfig, TopicValues};
 pub use value::Value;

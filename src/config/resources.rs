@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::alter::{AlterError, Altered, Change, apply, check_request, difference};
+use crate::alter::{AlterError, Altered, Change, apply, difference};
 use crate::broker::BrokerConfig;
 use crate::key::{self, Table};
 use crate::properties::Pairs;
@@ -43,20 +43,14 @@ fn invalid(message: impl Into<String>) -> AlterError {
     AlterError::InvalidConfig(message.into())
 }
 
-/// Applies the changes of IncrementalAlterConfigs to a group that has the values `old`. As in Kafka
-/// no key of a group takes elements one by one.
-pub fn alter_group(
-    config: &BrokerConfig,
-    old: &Pairs,
-    changes: &[Change<'_>],
-) -> Result<Altered, AlterError> {
-    check_request(changes)?;
-    let new = apply(old, changes, |_| None)?;
-    check_group(config, &new)?;
-    Ok(difference(old, &new))
+/// The values that a group or a subscription has after the changes of IncrementalAlterConfigs, not
+/// checked yet. As in Kafka none of their keys takes elements one by one.
+pub fn apply_to_values(old: &Pairs, changes: &[Change<'_>]) -> Result<Pairs, AlterError> {
+    apply(old, changes, |_| None)
 }
 
-/// Applies AlterConfigs to a group: what is not in `new` is removed.
+/// Gives a group that has the values `old` those of `new` only. What stays as it was is left out of
+/// the answer.
 pub fn replace_group(
     config: &BrokerConfig,
     old: &Pairs,
@@ -66,20 +60,7 @@ pub fn replace_group(
     Ok(difference(old, new))
 }
 
-/// Applies the changes of IncrementalAlterConfigs to the subscription of client metrics called
-/// `name`, which has the values `old`.
-pub fn alter_client_metrics(
-    name: &str,
-    old: &Pairs,
-    changes: &[Change<'_>],
-) -> Result<Altered, AlterError> {
-    check_request(changes)?;
-    let new = apply(old, changes, |_| None)?;
-    check_client_metrics(name, &new)?;
-    Ok(difference(old, &new))
-}
-
-/// Applies AlterConfigs to a subscription: what is not in `new` is removed.
+/// The same for the subscription of client metrics called `name`.
 pub fn replace_client_metrics(name: &str, old: &Pairs, new: &Pairs) -> Result<Altered, AlterError> {
     check_client_metrics(name, new)?;
     Ok(difference(old, new))

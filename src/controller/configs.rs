@@ -1,10 +1,11 @@
 //! IncrementalAlterConfigs and AlterConfigs (`ConfigAdminManager`, `ConfigurationControlManager`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use config::{AlterError, Altered, Change, Operation, Pairs, Scope};
-use metadata::{Image, Resource, ResourceType, VersionedRecord};
+use metadata::{Image, Resource, ResourceType, VersionedRecord, topic_name_error};
 use protocol::alter_configs_response::AlterConfigsResourceResponse as ReplacedResource;
+use protocol::incremental_alter_configs_request::AlterableConfig;
 use protocol::incremental_alter_configs_response::AlterConfigsResourceResponse as AlteredResource;
 use protocol::{
     AlterConfigsRequest, AlterConfigsResponse, ClearElrRecord, ConfigRecord, ErrorCode,
@@ -13,7 +14,6 @@ use protocol::{
 
 use crate::outcome::{code_and_message, too_many_records, v0};
 use crate::params::{Params, RECORDS_PER_REQUEST_MAX, pairs_of};
-use crate::topic_name::topic_name_error;
 use crate::{ApiError, Proposal};
 
 /// The key that decides who is eligible to lead (KIP-966).
@@ -30,17 +30,42 @@ pub fn incremental_alter_configs(
     let resources = request.resources.iter();
     let named = resources.map(|asked| (asked.resource_type, &asked.resource_name, &asked.configs));
     let (records, results) = decide(named, |code, name, configs| {
-        let changes = configs.iter().map(|config| {
-            let value = config.value.as_deref();
-            let operation = Operation::from_protocol_number(config.config_operation);
-            let operation = operation.ok_or_else(|| {
-                let message = format!("Unknown operation {}", config.config_operation);
-                ApiError::new(ErrorCode::INVALID_REQUEST, message)
-            })?;
-            Ok(Change { name: &config.name, operation, value })
+        let keys = configs.iter().map(|config| {
+            let is_null = config.config_operation != DELETE && config.value.is_none();
+            (&*config.name, is_null)
         });
-        let changes = changes.collect::<Result<Vec<Change<'_>>, ApiError>>()?;
-        alter(params, image, code, name, &changes)
+        check_keys(keys)?;
+        let target = Target::of(params, code, name)?;
+        if let Kind::Loggers = target.kind {
+            check_loggers(params, name, configs)?;
+            return Ok(Vec::new());
+        }
+        let old = pairs_of(image, &target.resource);
+        let changes = configs.iter().map(|config| {
+            let (name, value) = (&*config.name, config.value.as_deref());
+            let operation = Operation::from_protocol_number(config.config_operation);
+            let unknown = config.config_operation;
+            operation.map(|operation| Change { name, operation, value }).ok_or(unknown)
+        });
+        let changes: Vec<Change<'_>> = match (changes.collect(), target.kind) {
+            (Ok(changes), _) => changes,
+            (Err(unknown), Kind::Broker(_)) => {
+                let message = format!("Unknown operations type {unknown}");
+                return Err(ApiError::new(ErrorCode::INVALID_REQUEST, message).into());
+            }
+            (Err(_), _) => return Err(Refusal::OfAll),
+        };
+        let new = match target.kind {
+            Kind::Broker(scope) => {
+                let altered = config::alter_broker(&params.layers(image), scope, &changes);
+                return finish(image, &target, altered);
+            }
+            Kind::Topic => config::apply_to_topic(&old, &changes),
+            Kind::Group | Kind::ClientMetrics => config::apply_to_values(&old, &changes),
+            Kind::Loggers => return Err(unknown_type(code).into()),
+        };
+        let new = new.map_err(|error| Refusal::ByController(refused(error)))?;
+        replace(params, image, &target, &old, &new)
     });
     let responses = results.into_iter().map(|(resource_type, resource_name, result)| {
         let (error_code, error_message) = code_and_message(result);
@@ -66,8 +91,18 @@ pub fn alter_configs(
     let resources = request.resources.iter();
     let named = resources.map(|asked| (asked.resource_type, &asked.resource_name, &asked.configs));
     let (records, results) = decide(named, |code, name, configs| {
-        let new = not_null(configs.iter().map(|config| (&config.name, &config.value)))?;
-        replace(params, image, code, name, &new)
+        check_keys(configs.iter().map(|config| (&*config.name, config.value.is_none())))?;
+        // Kafka alters log levels with the other API only.
+        if code == ResourceType::BrokerLogger.code() {
+            return Err(Refusal::ByBroker(unknown_type(code)));
+        }
+        let target = Target::of(params, code, name)?;
+        let old = pairs_of(image, &target.resource);
+        let new = configs.iter().filter_map(|config| {
+            Some((config.name.to_string(), config.value.as_deref()?.to_owned()))
+        });
+        let new: Pairs = new.collect();
+        replace(params, image, &target, &old, &new)
     });
     let responses = results.into_iter().map(|(resource_type, resource_name, result)| {
         let (error_code, error_message) = code_and_message(result);
@@ -84,79 +119,90 @@ pub fn alter_configs(
     propose(request.validate_only, records, response)
 }
 
+/// The operation that needs no value.
+const DELETE: i8 = 1;
+
+/// Why a resource stays as it is.
+enum Refusal {
+    /// Found by the broker, which passes the others on to its controller.
+    ByBroker(ApiError),
+    /// Found by the controller.
+    ByController(ApiError),
+    /// What Kafka's controller cannot read: it answers nothing of what was passed on to it.
+    OfAll,
+}
+
+/// What is checked first is the broker's.
+impl From<ApiError> for Refusal {
+    fn from(error: ApiError) -> Self {
+        Self::ByBroker(error)
+    }
+}
+
 /// What becomes of each resource, in the order of the request.
 type Results = Vec<(i8, Str, Result<(), ApiError>)>;
 
 /// Decides about the resources of a request, each by itself. One that the request names several
-/// times is refused once; and where there would be too many records, all are refused.
+/// times is refused each time; where there would be too many records, all are refused.
 fn decide<'a, C: Copy>(
     resources: impl Iterator<Item = (i8, &'a Str, C)> + Clone,
-    change: impl Fn(i8, &str, C) -> Result<Vec<VersionedRecord>, ApiError>,
+    change: impl Fn(i8, &str, C) -> Result<Vec<VersionedRecord>, Refusal>,
 ) -> (Vec<VersionedRecord>, Results) {
     let mut times_named: BTreeMap<(i8, &str), usize> = BTreeMap::new();
     for (code, name, _) in resources.clone() {
         *times_named.entry((code, &**name)).or_default() += 1;
     }
-    let (mut records, mut results) = (Vec::new(), Results::new());
+    let (mut records, mut results) = (Vec::new(), Vec::new());
     for (code, name, configs) in resources {
-        // What was decided about is taken out: the next mention finds nothing.
-        let result = match times_named.remove(&(code, &**name)) {
-            None => continue,
-            Some(1) => change(code, name, configs).map(|more| records.extend(more)),
-            Some(_) => {
-                let message = "Each resource must appear at most once.";
-                Err(ApiError::new(ErrorCode::INVALID_REQUEST, message))
-            }
+        let result = if times_named.get(&(code, &**name)).is_some_and(|times| *times > 1) {
+            let message = "Each resource must appear at most once.";
+            Err(ApiError::new(ErrorCode::INVALID_REQUEST, message).into())
+        } else {
+            change(code, name, configs).map(|more| records.extend(more))
         };
         results.push((code, name.clone(), result));
     }
-    if records.len() > RECORDS_PER_REQUEST_MAX {
+    let is_of_all = |(_, _, result): &(i8, Str, _)| matches!(result, Err(Refusal::OfAll));
+    let for_all = if results.iter().any(is_of_all) {
+        Some(ApiError::silent(ErrorCode::UNKNOWN_SERVER_ERROR))
+    } else if records.len() > RECORDS_PER_REQUEST_MAX {
+        Some(too_many_records())
+    } else {
+        None
+    };
+    if for_all.is_some() {
         records.clear();
-        for (_, _, result) in &mut results {
-            *result = Err(too_many_records());
-        }
     }
-    (records, results)
+    let results = results.into_iter().map(|(code, name, result)| {
+        let result = match (result, &for_all) {
+            (Err(Refusal::ByBroker(error)), _) => Err(error),
+            (_, Some(error)) => Err(error.clone()),
+            (Err(Refusal::ByController(error)), None) => Err(error),
+            (Ok(()), None) => Ok(()),
+            (Err(Refusal::OfAll), None) => unreachable!("there is an error for all"),
+        };
+        (code, name, result)
+    });
+    (records, results.collect())
 }
 
 fn propose<R>(validate_only: bool, records: Vec<VersionedRecord>, response: R) -> Proposal<R> {
     if validate_only { Proposal::nothing(response) } else { Proposal::new(records, response) }
 }
 
-fn alter(
-    params: &Params,
-    image: &Image,
-    code: i8,
-    name: &str,
-    changes: &[Change<'_>],
-) -> Result<Vec<VersionedRecord>, ApiError> {
-    let target = Target::of(params, code, name)?;
-    let old = pairs_of(image, &target.resource);
-    let altered = match target.kind {
-        Kind::Topic => config::alter_topic(&params.config, &old, changes),
-        Kind::Broker(scope) => config::alter_broker(&params.layers(image), scope, changes),
-        Kind::Group => config::alter_group(&params.config, &old, changes),
-        Kind::ClientMetrics => config::alter_client_metrics(name, &old, changes),
-    };
-    finish(image, &target.resource, altered)
-}
-
-fn replace(
-    params: &Params,
-    image: &Image,
-    code: i8,
-    name: &str,
-    new: &Pairs,
-) -> Result<Vec<VersionedRecord>, ApiError> {
-    let target = Target::of(params, code, name)?;
-    let old = pairs_of(image, &target.resource);
-    let altered = match target.kind {
-        Kind::Topic => config::replace_topic(&params.config, &old, new),
-        Kind::Broker(scope) => config::replace_broker(&params.layers(image), scope, new),
-        Kind::Group => config::replace_group(&params.config, &old, new),
-        Kind::ClientMetrics => config::replace_client_metrics(name, &old, new),
-    };
-    finish(image, &target.resource, altered)
+/// What makes a resource's part of a request wrong, whatever the resource: keys, each with whether
+/// it lacks a value.
+fn check_keys<'a>(keys: impl Iterator<Item = (&'a str, bool)> + Clone) -> Result<(), ApiError> {
+    let refuse = |message: String| Err(ApiError::new(ErrorCode::INVALID_REQUEST, message));
+    let mut seen = BTreeSet::new();
+    if !keys.clone().all(|(name, _)| seen.insert(name)) {
+        return refuse("Error due to duplicate config keys".to_owned());
+    }
+    let nulls: Vec<&str> = keys.filter(|(_, is_null)| *is_null).map(|(name, _)| name).collect();
+    if nulls.is_empty() {
+        return Ok(());
+    }
+    refuse(format!("Null value not supported for : {}", nulls.join(", ")))
 }
 
 /// What is altered.
@@ -166,57 +212,120 @@ struct Target {
 }
 
 /// By whose rules.
+#[derive(Clone, Copy)]
 enum Kind {
     Topic,
     Broker(Scope),
     Group,
     ClientMetrics,
+    Loggers,
 }
 
 impl Target {
     fn of(params: &Params, code: i8, name: &str) -> Result<Self, ApiError> {
-        let refuse = |message: String| Err(ApiError::new(ErrorCode::INVALID_REQUEST, message));
-        let Some(resource_type) = ResourceType::of_code(code) else {
-            return refuse(format!("Unknown resource type {code}"));
-        };
+        let resource_type = ResourceType::of_code(code).ok_or_else(|| unknown_type(code))?;
         let kind = match (resource_type, name) {
-            (ResourceType::Topic, "") => {
-                return refuse("Default topic resources are not allowed.".to_owned());
-            }
             (ResourceType::Topic, _) => Kind::Topic,
             (ResourceType::Broker, "") => Kind::Broker(Scope::AllBrokers),
-            (ResourceType::Broker, _) => match name.parse::<i32>() {
-                Ok(id) if id == params.node.0 => Kind::Broker(Scope::ThisBroker),
-                Ok(_) => {
-                    return refuse(format!(
-                        "Unexpected broker id, expected {}, but received {name}",
-                        params.node
-                    ));
-                }
-                Err(_) => {
-                    return refuse(format!("Broker id must be an integer, but it is: {name}"));
-                }
-            },
-            (ResourceType::Group, "") => {
-                return refuse("Default group resources are not allowed.".to_owned());
+            (ResourceType::Broker, _) => {
+                check_node(params, name, "Unexpected broker id, expected")?;
+                Kind::Broker(Scope::ThisBroker)
             }
             (ResourceType::Group, _) => Kind::Group,
             (ResourceType::ClientMetrics, _) => Kind::ClientMetrics,
-            (ResourceType::BrokerLogger, _) => {
-                return refuse("Log levels cannot be altered on this broker.".to_owned());
-            }
+            (ResourceType::BrokerLogger, _) => Kind::Loggers,
         };
         Ok(Self { resource: Resource::new(resource_type, name), kind })
     }
 }
 
+/// Gives a resource what stands in `new` and nothing else.
+fn replace(
+    params: &Params,
+    image: &Image,
+    target: &Target,
+    old: &Pairs,
+    new: &Pairs,
+) -> Result<Vec<VersionedRecord>, Refusal> {
+    let name = &*target.resource.name;
+    let no_default = |what: &str| {
+        let message = format!("Default {what} resources are not allowed.");
+        let error = ApiError::new(ErrorCode::INVALID_REQUEST, message);
+        Err(Refusal::ByController(error))
+    };
+    let altered = match target.kind {
+        Kind::Topic if name.is_empty() => return no_default("topic"),
+        Kind::Topic => {
+            if let Some(message) = topic_name_error(name) {
+                let error = ApiError::new(ErrorCode::INVALID_TOPIC_EXCEPTION, message);
+                return Err(Refusal::ByController(error));
+            }
+            config::replace_topic(&params.config, old, new)
+        }
+        Kind::Broker(scope) => config::replace_broker(&params.layers(image), scope, old, new),
+        Kind::Group if name.is_empty() => return no_default("group"),
+        Kind::Group => config::replace_group(&params.config, old, new),
+        Kind::ClientMetrics => config::replace_client_metrics(name, old, new),
+        Kind::Loggers => return Err(unknown_type(target.resource.resource_type.code()).into()),
+    };
+    finish(image, target, altered)
+}
+
+/// Why the levels of loggers cannot be altered: none of Kafka's loggers is here
+/// (`RuntimeLoggerManager`). What is logged is chosen by an environment variable at the start.
+fn check_loggers(params: &Params, name: &str, configs: &[AlterableConfig]) -> Result<(), ApiError> {
+    check_node(params, name, "Unexpected node id. Expected")?;
+    let refuse = |code: ErrorCode, message: String| Err(ApiError::new(code, message));
+    let not_allowed = |what: String| {
+        let message = format!("{what} is not allowed for the BROKER_LOGGER resource");
+        refuse(ErrorCode::INVALID_REQUEST, message)
+    };
+    let Some(first) = configs.first() else { return Ok(()) };
+    match Operation::from_protocol_number(first.config_operation) {
+        Some(Operation::Set | Operation::Delete) => {
+            let message = format!("Logger {} does not exist!", first.name);
+            refuse(ErrorCode::INVALID_CONFIG, message)
+        }
+        Some(Operation::Append) => not_allowed("APPEND operation".to_owned()),
+        Some(Operation::Subtract) => not_allowed("SUBTRACT operation".to_owned()),
+        None => not_allowed(format!("Unknown operation type {}", first.config_operation)),
+    }
+}
+
+fn unknown_type(code: i8) -> ApiError {
+    ApiError::new(ErrorCode::INVALID_REQUEST, format!("Unknown resource type {code}"))
+}
+
+/// A broker alters its own configuration only; `unexpected` begins what is said of another's.
+fn check_node(params: &Params, name: &str, unexpected: &str) -> Result<(), ApiError> {
+    let message = match name.parse::<i32>() {
+        Ok(id) if id == params.node.0 => return Ok(()),
+        Ok(_) => format!("{unexpected} {}, but received {name}", params.node),
+        Err(_) => format!("Node id must be an integer, but it is: {name}"),
+    };
+    Err(ApiError::new(ErrorCode::INVALID_REQUEST, message))
+}
+
 /// The rules of the controller, and the records.
 fn finish(
     image: &Image,
-    resource: &Resource,
+    target: &Target,
     altered: Result<Altered, AlterError>,
+) -> Result<Vec<VersionedRecord>, Refusal> {
+    let altered = altered.map_err(|error| match target.kind {
+        Kind::Broker(_) => Refusal::ByBroker(refused(error)),
+        Kind::Topic | Kind::Group | Kind::ClientMetrics | Kind::Loggers => {
+            Refusal::ByController(refused(error))
+        }
+    })?;
+    records_of(image, &target.resource, altered).map_err(Refusal::ByController)
+}
+
+fn records_of(
+    image: &Image,
+    resource: &Resource,
+    altered: Altered,
 ) -> Result<Vec<VersionedRecord>, ApiError> {
-    let altered = altered.map_err(refused)?;
     for (key, value) in &altered {
         check_min_isr(image, resource, key, value.as_deref())?;
     }
@@ -249,9 +358,6 @@ fn finish(
 
 /// A topic whose configuration is altered must exist.
 fn check_topic(image: &Image, name: &str) -> Result<(), ApiError> {
-    if let Some(message) = topic_name_error(name) {
-        return Err(ApiError::new(ErrorCode::INVALID_TOPIC_EXCEPTION, message));
-    }
     if image.topic_id(name).is_none() {
         let message = format!("The topic '{name}' does not exist.");
         return Err(ApiError::new(ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, message));
@@ -302,18 +408,4 @@ pub(crate) fn refused(error: AlterError) -> ApiError {
         AlterError::InvalidConfig(message) => ApiError::new(ErrorCode::INVALID_CONFIG, message),
         AlterError::InvalidRequest(message) => ApiError::new(ErrorCode::INVALID_REQUEST, message),
     }
-}
-
-fn not_null<'a>(
-    values: impl Iterator<Item = (&'a Str, &'a Option<Str>)> + Clone,
-) -> Result<Pairs, ApiError> {
-    let nulls = values.clone().filter(|(_, value)| value.is_none()).map(|(name, _)| &**name);
-    let nulls: Vec<&str> = nulls.collect();
-    if !nulls.is_empty() {
-        let message = format!("Null value not supported for : {}", nulls.join(","));
-        return Err(ApiError::new(ErrorCode::INVALID_REQUEST, message));
-    }
-    let set =
-        values.filter_map(|(name, value)| Some((name.to_string(), value.as_ref()?.to_string())));
-    Ok(set.collect())
 }

@@ -11,6 +11,27 @@ use crate::params::Params;
 use crate::partition_change::{Election, PartitionChange};
 use crate::{ApiError, Proposal};
 
+/// The answer to a request for an election of a kind that nobody knows.
+fn unknown_election(kind: i8, request: &ElectLeadersRequest) -> ElectLeadersResponse {
+    let refused = |partition_id: &i32| PartitionResult {
+        partition_id: *partition_id,
+        error_code: ErrorCode::INVALID_REQUEST,
+        error_message: Some(format!("Unknown election type {kind}").into()),
+        ..PartitionResult::default()
+    };
+    let topics = request.topic_partitions.iter().flatten();
+    let results = topics.map(|topic| ReplicaElectionResult {
+        topic: topic.topic.clone(),
+        partition_result: topic.partitions.iter().map(refused).collect(),
+        ..ReplicaElectionResult::default()
+    });
+    ElectLeadersResponse {
+        error_code: ErrorCode::INVALID_REQUEST,
+        replica_election_results: results.collect(),
+        ..ElectLeadersResponse::default()
+    }
+}
+
 /// What ElectLeaders leads to.
 pub fn elect_leaders(
     params: &Params,
@@ -20,12 +41,7 @@ pub fn elect_leaders(
     let election = match request.election_type {
         0 => Election::Preferred,
         1 => Election::Unclean,
-        _ => {
-            return Proposal::nothing(ElectLeadersResponse {
-                error_code: ErrorCode::INVALID_REQUEST,
-                ..ElectLeadersResponse::default()
-            });
-        }
+        unknown => return Proposal::nothing(unknown_election(unknown, request)),
     };
     let mut records = Vec::new();
     let all = request.topic_partitions.is_none();

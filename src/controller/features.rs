@@ -40,7 +40,12 @@ pub fn update_features(
         proposed.insert(update.feature.to_string(), update.max_version_level);
     }
     let mut records = elr_safety_records(params, image, request);
-    for update in &request.feature_updates {
+    // A feature that is named twice gets what is said last.
+    let updates = request.feature_updates.iter().enumerate().filter(|(index, update)| {
+        let mut later = request.feature_updates.iter().skip(index + 1);
+        later.all(|other| other.feature != update.feature)
+    });
+    for (_, update) in updates {
         match update_one(params, image, kraft_version, update, &proposed) {
             Ok(record) => records.extend(record),
             Err(error) => {
@@ -59,10 +64,15 @@ pub fn update_features(
     }
     let results = request.feature_updates.iter().map(|update| UpdatableFeatureResult {
         feature: update.feature.clone(),
+        // What Kafka has in the place of a sentence.
+        error_message: Some("NONE".into()),
         ..UpdatableFeatureResult::default()
     });
-    let response =
-        UpdateFeaturesResponse { results: results.collect(), ..UpdateFeaturesResponse::default() };
+    let response = UpdateFeaturesResponse {
+        error_message: None,
+        results: results.collect(),
+        ..UpdateFeaturesResponse::default()
+    };
     if request.validate_only {
         Proposal::nothing(response)
     } else {
@@ -123,8 +133,10 @@ fn update_one(
             _ => refuse("This quorum cannot change its kraft.version yet.".to_owned()),
         };
     }
-    let needed = Feature::named(name).and_then(|feature| feature.needs(level));
-    if let Some(needed) = needed
+    let Some(feature) = Feature::named(name) else {
+        return refuse(format!("Feature {name} not found."));
+    };
+    if let Some(needed) = feature.needs(level)
         && proposed.get(METADATA_VERSION).is_none_or(|version| *version < needed.level())
     {
         return refuse(format!(

@@ -24,8 +24,9 @@ mod partition_change;
 mod partitions;
 mod placement;
 mod producer_ids;
+mod quotas;
 mod reassignments;
-mod topic_name;
+mod scram;
 mod topics;
 
 #[cfg(test)]
@@ -40,10 +41,14 @@ pub use controllers::register_controller;
 pub use directories::assign_replicas;
 pub use elections::elect_leaders;
 pub use features::update_features;
+pub use metadata::METADATA_TOPIC;
 pub use outcome::{ApiError, Proposal};
 pub use params::{PARTITIONS_PER_REQUEST_MAX, Params, RECORDS_PER_REQUEST_MAX};
 pub use partitions::create_partitions;
 pub use producer_ids::{PRODUCER_IDS_PER_BLOCK, allocate_producer_ids};
+pub use quotas::alter_client_quotas;
 pub use reassignments::alter_partition_reassignments;
-pub use topic_name::{METADATA_TOPIC, TOPIC_NAME_LENGTH_MAX, topic_name_error};
+pub use scram::{
+    SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN, ScramMechanism, alter_scram_credentials,
+};
 pub use topics::{create_topics, delete_topics};

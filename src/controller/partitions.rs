@@ -9,8 +9,8 @@ use protocol::{CreatePartitionsRequest, CreatePartitionsResponse, ErrorCode};
 use crate::assignment::{PlacementError, check_manual, new_partition, place_partitions};
 use crate::outcome::{code_and_message, too_many_records, versioned};
 use crate::params::{PARTITIONS_PER_REQUEST_MAX, RECORDS_PER_REQUEST_MAX};
-use crate::topic_name::repeated;
 use crate::topics::nobody_active;
+use crate::topics::repeated;
 use crate::{ApiError, Proposal};
 
 /// What CreatePartitions leads to.
@@ -122,9 +122,11 @@ fn create(
             })?
         }
     };
-    let version = image.metadata_version().partition_record();
+    let version = image.metadata_version();
     for (partition, index) in partitions.iter().zip(existing..) {
-        records.push(versioned(partition.to_record(topic.id, PartitionIndex(index)), version));
+        let record =
+            partition.to_record(topic.id, PartitionIndex(index), version.has_directories());
+        records.push(versioned(record, version.partition_record()));
     }
     Ok(())
 }

@@ -440,9 +440,64 @@ fn configurations_are_altered_or_refused() {
         ),
         (
             alter(&image, 4, "one", &[set("log.retention.ms", "5")]),
-            refused(wrong, "Broker id must be an integer, but it is: one"),
+            refused(wrong, "Node id must be an integer, but it is: one"),
         ),
         (alter(&image, 99, "t", &[]), refused(wrong, "Unknown resource type 99")),
+    ];
+    for (answer, expected) in cases {
+        assert_eq!(answer, expected);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_request_counts_before_what_it_names() {
+    let image = with_topics(&one_broker(), vec![topic("t", 1, 1)]);
+    let set = |name, value| (name, 0_i8, Some(value));
+    let refused = |code, message: &str| (code, Some(message.to_owned()), vec![]);
+    let (invalid, wrong) = (ErrorCode::INVALID_CONFIG, ErrorCode::INVALID_REQUEST);
+    let cases = [
+        (
+            alter(&image, 99, "t", &[set("a", "1"), set("a", "2")]),
+            refused(wrong, "Error due to duplicate config keys"),
+        ),
+        (
+            alter(&image, 2, "t", &[("a", 0, None), ("b", 1, None), ("c", 2, None)]),
+            refused(wrong, "Null value not supported for : a, c"),
+        ),
+        (
+            alter(&image, 4, "1", &[("log.retention.ms", 9, Some("5"))]),
+            refused(wrong, "Unknown operations type 9"),
+        ),
+        (
+            alter(&image, 2, "t", &[("retention.ms", 9, Some("5"))]),
+            (ErrorCode::UNKNOWN_SERVER_ERROR, None, vec![]),
+        ),
+        (
+            alter(&image, 2, "", &[set("retention.ms", "5")]),
+            refused(wrong, "Default topic resources are not allowed."),
+        ),
+        (
+            alter(&image, 8, "2", &[set("root", "INFO")]),
+            refused(wrong, "Unexpected node id. Expected 1, but received 2"),
+        ),
+        (
+            alter(&image, 8, "1", &[set("root", "INFO")]),
+            refused(invalid, "Logger root does not exist!"),
+        ),
+        (
+            alter(&image, 4, "1", &[set("ssl.cipher.suites", "a, a")]),
+            refused(wrong, "Configuration 'ssl.cipher.suites' values must not be duplicated."),
+        ),
+        (
+            alter(&image, 4, "1", &[set("metric.reporters", "x.y.Z")]),
+            refused(
+                wrong,
+                "Invalid value org.apache.kafka.common.config.ConfigException: Validation of \
+                 dynamic config update of Set(metric.reporters) failed with class class \
+                 kafka.server.DynamicMetricsReporters for configuration Invalid dynamic \
+                 configuration",
+            ),
+        ),
     ];
     for (answer, expected) in cases {
         assert_eq!(answer, expected);
@@ -495,6 +550,10 @@ fn features_move_by_the_rules() {
                 "Invalid update version 1 for feature nope. Local controller 1 does not support \
                  this feature.",
             ),
+        ),
+        (
+            update("nope", 0, 2),
+            refused("Invalid update version 0 for feature nope. Feature nope not found."),
         ),
         (
             update("metadata.version", 22, 2),

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use base::{NodeId, PartitionIndex, Random, TopicId, Uuid};
 use config::{Layers, Pairs};
-use metadata::{Image, Partition, Topic, VersionedRecord, nodes_of};
+use metadata::{
+    Image, METADATA_TOPIC, Partition, Topic, VersionedRecord, nodes_of, topic_name_error,
+};
 use protocol::create_topics_request::CreatableTopic;
 use protocol::create_topics_response::{CreatableTopicConfigs, CreatableTopicResult};
 use protocol::delete_topics_response::DeletableTopicResult;
@@ -16,7 +18,6 @@ use protocol::{
 use crate::assignment::{check_manual, new_partition, place_partitions};
 use crate::outcome::{too_many_records, v0, versioned};
 use crate::params::{PARTITIONS_PER_REQUEST_MAX, Params, RECORDS_PER_REQUEST_MAX};
-use crate::topic_name::{METADATA_TOPIC, repeated, topic_name_error};
 use crate::{ApiError, Proposal};
 
 /// What CreateTopics leads to.
@@ -235,9 +236,10 @@ fn write_topic(
     if configs.contains_key(crate::configs::MIN_ISR) && image.has_elr() {
         records.push(crate::configs::clear_elr(&name));
     }
-    let version = image.metadata_version().partition_record();
+    let version = image.metadata_version();
     for (partition, index) in partitions.iter().zip(0..) {
-        records.push(versioned(partition.to_record(id, PartitionIndex(index)), version));
+        let record = partition.to_record(id, PartitionIndex(index), version.has_directories());
+        records.push(versioned(record, version.partition_record()));
     }
 }
 
@@ -248,7 +250,7 @@ fn accepted(
     configs: &Pairs,
     partitions: &[Partition],
 ) -> CreatableTopicResult {
-    let described = config::describe_topic(layers, configs).unwrap_or_default();
+    let described = config::describe_new_topic(layers, configs);
     let configs = described.into_iter().map(|entry| CreatableTopicConfigs {
         name: entry.name.into(),
         value: entry.value.filter(|_| !entry.is_sensitive).map(Into::into),
@@ -397,4 +399,16 @@ fn deleted(name: Option<&Str>, id: TopicId, result: Result<(), ApiError>) -> Del
         error_message,
         ..DeletableTopicResult::default()
     }
+}
+
+/// The names that occur more than once, in the order of their second occurrence.
+pub(crate) fn repeated<'a>(names: impl Iterator<Item = &'a Str>) -> Vec<&'a Str> {
+    let mut seen = BTreeSet::new();
+    let mut again = Vec::new();
+    for name in names {
+        if !seen.insert(&**name) && !again.contains(&name) {
+            again.push(name);
+        }
+    }
+    again
 }

@@ -57,7 +57,8 @@ impl Image {
             ..EntryData::default()
         });
         DescribeClientQuotasResponse {
-            error_message: None,
+            // Kafka's success has an empty message here and no null; so below.
+            error_message: Some("".into()),
             entries: Some(entries.collect()),
             ..DescribeClientQuotasResponse::default()
         }
@@ -89,7 +90,7 @@ impl Image {
         }
         let results = asked.into_iter().map(|(name, times)| self.scram_of(&name, times));
         DescribeUserScramCredentialsResponse {
-            error_message: None,
+            error_message: Some("".into()),
             results: results.collect(),
             ..DescribeUserScramCredentialsResponse::default()
         }
@@ -127,7 +128,7 @@ impl Image {
         }
         DescribeUserScramCredentialsResult {
             user: (&**user).into(),
-            error_message: None,
+            error_message: Some("".into()),
             credential_infos: infos,
             ..DescribeUserScramCredentialsResult::default()
         }

@@ -120,6 +120,11 @@ impl MetadataVersion {
         self.partition_record()
     }
 
+    /// Whether SCRAM credentials can be written (KIP-900).
+    pub fn has_scram(self) -> bool {
+        self.0 >= 11
+    }
+
     /// Whether several batches can be one transaction (KIP-868).
     pub fn has_metadata_transactions(self) -> bool {
         self.0 >= 13

@@ -23,6 +23,7 @@ mod shared_map;
 mod snapshot;
 mod timeline;
 mod topic;
+mod topic_name;
 pub mod tree;
 
 #[cfg(test)]
@@ -45,3 +46,4 @@ pub use topic::{
     DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, LEADER_UNCHANGED, LeaderRecovery,
     Partition, Topic, ids_of, nodes_of,
 };
+pub use topic_name::{METADATA_TOPIC, TOPIC_NAME_LENGTH_MAX, topic_name_error};

@@ -127,15 +127,15 @@ impl Image {
     }
 
     fn write_topic(&self, topic: &Topic, records: &mut Vec<VersionedRecord>) {
-        let version = self.metadata_version().partition_record();
+        let version = self.metadata_version();
         records.push(v0(TopicRecord {
             name: (&*topic.name).into(),
             topic_id: topic.id,
             ..TopicRecord::default()
         }));
         for (index, partition) in topic.partitions.iter() {
-            let record = partition.to_record(topic.id, *index);
-            records.push(versioned(record, version));
+            let record = partition.to_record(topic.id, *index, version.has_directories());
+            records.push(versioned(record, version.partition_record()));
         }
     }
 

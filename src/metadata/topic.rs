@@ -131,8 +131,13 @@ impl Partition {
         }
     }
 
-    /// The record that creates this partition.
-    pub fn to_record(&self, topic: TopicId, index: PartitionIndex) -> PartitionRecord {
+    /// The record that creates this partition. Older versions cannot carry its directories.
+    pub fn to_record(
+        &self,
+        topic: TopicId,
+        index: PartitionIndex,
+        has_directories: bool,
+    ) -> PartitionRecord {
         let unless_empty = |nodes: &[NodeId]| (!nodes.is_empty()).then(|| ids_of(nodes));
         PartitionRecord {
             partition_id: index.0,
@@ -145,7 +150,7 @@ impl Partition {
             leader_recovery_state: self.leader_recovery.code(),
             leader_epoch: self.leader_epoch.0,
             partition_epoch: self.partition_epoch,
-            directories: self.directories.clone(),
+            directories: if has_directories { self.directories.clone() } else { Vec::new() },
             eligible_leader_replicas: unless_empty(&self.elr),
             last_known_elr: unless_empty(&self.last_known_elr),
             ..PartitionRecord::default()

@@ -5,11 +5,11 @@ use base::{Now, Uuid};
 use bytes::Bytes;
 use controller::Proposal;
 use protocol::{
-    AlterConfigsRequest, AlterPartitionReassignmentsRequest, ApiKey, CreatePartitionsRequest,
-    CreateTopicsRequest, DeleteTopicsRequest, DescribeClusterRequest, DescribeQuorumRequest,
-    DescribeQuorumResponse, ElectLeadersRequest, IncrementalAlterConfigsRequest,
-    ListPartitionReassignmentsRequest, Request, RequestFrame, UnregisterBrokerRequest,
-    UpdateFeaturesRequest, encode_response,
+    AlterClientQuotasRequest, AlterConfigsRequest, AlterPartitionReassignmentsRequest,
+    AlterUserScramCredentialsRequest, ApiKey, CreatePartitionsRequest, CreateTopicsRequest,
+    DeleteTopicsRequest, DescribeClusterRequest, DescribeQuorumRequest, DescribeQuorumResponse,
+    ElectLeadersRequest, IncrementalAlterConfigsRequest, ListPartitionReassignmentsRequest,
+    Request, RequestFrame, UnregisterBrokerRequest, UpdateFeaturesRequest, encode_response,
 };
 
 use crate::reassignments::list_moves;
@@ -23,7 +23,7 @@ type Decided = Result<Proposal<Bytes>, String>;
 type Rule = fn(&mut Quorum, Now, &RequestFrame) -> Decided;
 
 /// Every API with its rule, by number.
-static APIS: [(ApiKey, Rule); 12] = [
+static APIS: [(ApiKey, Rule); 14] = [
     (ApiKey::CreateTopics, |quorum, _, frame| {
         answer::<CreateTopicsRequest>(frame, |request| {
             let image = quorum.timeline.applied();
@@ -66,6 +66,16 @@ static APIS: [(ApiKey, Rule); 12] = [
     (ApiKey::ListPartitionReassignments, |quorum, _, frame| {
         answer::<ListPartitionReassignmentsRequest>(frame, |request| {
             Proposal::nothing(list_moves(quorum.timeline.stable(), request))
+        })
+    }),
+    (ApiKey::AlterClientQuotas, |quorum, _, frame| {
+        answer::<AlterClientQuotasRequest>(frame, |request| {
+            controller::alter_client_quotas(quorum.timeline.applied(), request)
+        })
+    }),
+    (ApiKey::AlterUserScramCredentials, |quorum, _, frame| {
+        answer::<AlterUserScramCredentialsRequest>(frame, |request| {
+            controller::alter_scram_credentials(quorum.timeline.applied(), request)
         })
     }),
     (ApiKey::DescribeQuorum, |quorum, now, frame| {

@@ -11,6 +11,7 @@ use blackbox::wire::{self, Batch, Bytes, LIST_OFFSETS, PRODUCE, Rest};
 use blackbox::{Broker, Target, target};
 use faultfs::{Left, Random};
 
+use crate::admin::Sequence;
 use crate::cleaning::{self, Workload};
 use crate::load::{EAGER, Ending, Load, Signals, recovery_points, wait_for_acknowledged};
 
@@ -348,5 +349,19 @@ fn left_by(random: &mut Random) -> Left {
     match random.below(3) {
         0 => Left::Nothing,
         _ => Left::Some(random.below(u64::MAX)),
+    }
+}
+
+/// The same requests of administrators, right ones and wrong ones, sent to both brokers.
+#[test]
+fn admin() {
+    let seed = seed();
+    let releases =
+        sized(&["3.3-IV3", "3.5-IV2", "3.7-IV1", "4.0-IV1", "4.4-IV2"][..], &["4.4-IV2"]);
+    let requests = sized(2_000, 200);
+    say(&format!("admin, CORELANE_SEED={seed}"));
+    for release in releases {
+        Sequence { seed, requests, release }.compare();
+        say(&format!("from {release}: {requests} requests and what they lead to are the same"));
     }
 }

@@ -1,6 +1,7 @@
 //! The black-box tests: what people do with Kafka's tools and clients, and what must not harm.
 #![allow(clippy::disallowed_methods, reason = "tests read files and talk to sockets")]
 
+mod admin;
 mod bad_input;
 mod campaign;
 mod cleaning;

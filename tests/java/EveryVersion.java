@@ -36,6 +36,7 @@ public class EveryVersion {
         every.prepare();
         every.describeRequests();
         every.describeGroupRequests();
+        every.describeSecurityRequests();
         every.run();
         System.exit(0);
     }
@@ -226,6 +227,39 @@ public class EveryVersion {
         requests.put(ApiKeys.DESCRIBE_TOPIC_PARTITIONS, version ->
             new DescribeTopicPartitionsRequestData().setTopics(List.of(
                 new DescribeTopicPartitionsRequestData.TopicRequest().setName(TOPIC))));
+    }
+
+    void describeSecurityRequests() {
+        requests.put(ApiKeys.ALTER_CLIENT_QUOTAS, version -> new AlterClientQuotasRequestData()
+            .setEntries(List.of(new AlterClientQuotasRequestData.EntryData()
+                .setEntity(List.of(new AlterClientQuotasRequestData.EntityData()
+                    .setEntityType("user").setEntityName(TOPIC)))
+                .setOps(List.of(new AlterClientQuotasRequestData.OpData()
+                    .setKey("producer_byte_rate").setValue(1e9))))));
+        requests.put(ApiKeys.ALTER_USER_SCRAM_CREDENTIALS, version ->
+            new AlterUserScramCredentialsRequestData().setUpsertions(List.of(
+                new AlterUserScramCredentialsRequestData.ScramCredentialUpsertion()
+                    .setName(TOPIC).setMechanism((byte) 1).setIterations(4096)
+                    .setSalt(new byte[4]).setSaltedPassword(new byte[32]))));
+        requests.put(ApiKeys.DESCRIBE_ACLS, version -> new DescribeAclsRequestData()
+            .setResourceTypeFilter((byte) 1).setPatternTypeFilter((byte) 1)
+            .setOperation((byte) 1).setPermissionType((byte) 1));
+        requests.put(ApiKeys.CREATE_ACLS, version -> new CreateAclsRequestData().setCreations(
+            List.of(new CreateAclsRequestData.AclCreation().setResourceType((byte) 2)
+                .setResourceName(TOPIC).setResourcePatternType((byte) 3).setPrincipal("User:a")
+                .setHost("*").setOperation((byte) 3).setPermissionType((byte) 3))));
+        requests.put(ApiKeys.DELETE_ACLS, version -> new DeleteAclsRequestData().setFilters(
+            List.of(new DeleteAclsRequestData.DeleteAclsFilter().setResourceTypeFilter((byte) 1)
+                .setPatternTypeFilter((byte) 1).setOperation((byte) 1)
+                .setPermissionType((byte) 1))));
+        requests.put(ApiKeys.CREATE_DELEGATION_TOKEN, version ->
+            new CreateDelegationTokenRequestData().setMaxLifetimeMs(-1));
+        requests.put(ApiKeys.RENEW_DELEGATION_TOKEN, version ->
+            new RenewDelegationTokenRequestData().setHmac(new byte[8]));
+        requests.put(ApiKeys.EXPIRE_DELEGATION_TOKEN, version ->
+            new ExpireDelegationTokenRequestData().setHmac(new byte[8]));
+        requests.put(ApiKeys.DESCRIBE_DELEGATION_TOKEN, version ->
+            new DescribeDelegationTokenRequestData().setOwners(null));
     }
 
     void describeGroupRequests() {

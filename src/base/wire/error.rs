@@ -71,6 +71,14 @@ pub enum DecodeError {
         /// The type that the bytes claim.
         kind: i32,
     },
+    /// A number stands for nothing that this software knows, and without it there is no request.
+    #[error("the {what} {number} is unknown")]
+    UnknownElement {
+        /// What it should be.
+        what: &'static str,
+        /// What the bytes claim.
+        number: i8,
+    },
     /// Bytes follow where the message should end.
     #[error("{0} bytes follow the end")]
     Trailing(usize),

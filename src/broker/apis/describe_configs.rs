@@ -12,11 +12,6 @@ use protocol::{
 };
 
 use crate::shard::{Io, Shard};
-use crate::topics;
-
-/// Sources of what is set for client metrics and for groups (`DescribeConfigsResponse`).
-const CLIENT_METRICS_SOURCE: i8 = 7;
-const GROUP_SOURCE: i8 = 8;
 
 pub(crate) fn start(
     shard: &mut Shard,
@@ -43,24 +38,38 @@ fn describe(shard: &Shard, image: &Image, resource: &DescribeConfigsResource) ->
     match ResourceType::of_code(resource.resource_type) {
         Some(ResourceType::Topic) => describe_topic(shard, image, name),
         Some(ResourceType::Broker) => describe_broker(shard, name),
-        Some(ResourceType::ClientMetrics) => {
-            Ok(plain(image, ResourceType::ClientMetrics, name, CLIENT_METRICS_SOURCE))
-        }
-        Some(ResourceType::Group) => Ok(plain(image, ResourceType::Group, name, GROUP_SOURCE)),
-        _ => {
-            let code = resource.resource_type;
-            Err((ErrorCode::INVALID_REQUEST, format!("Unsupported resource type: {code}")))
-        }
+        Some(ResourceType::ClientMetrics) => describe_client_metrics(shard, image, name),
+        Some(ResourceType::Group) => describe_group(shard, image, name),
+        _ => Err((ErrorCode::INVALID_REQUEST, ErrorCode::INVALID_REQUEST.message().to_owned())),
     }
 }
 
+fn describe_client_metrics(shard: &Shard, image: &Image, name: &str) -> Described {
+    if name.is_empty() {
+        let message = "Client metrics subscription name must not be empty".to_owned();
+        return Err((ErrorCode::INVALID_REQUEST, message));
+    }
+    let overrides = shard.overrides(image, &Resource::new(ResourceType::ClientMetrics, name));
+    let entries = config::describe_client_metrics(&shard.layers, &overrides);
+    Ok(entries.into_iter().map(entry).collect())
+}
+
+fn describe_group(shard: &Shard, image: &Image, name: &str) -> Described {
+    if name.is_empty() {
+        return Err((ErrorCode::INVALID_REQUEST, "Group name must not be empty".to_owned()));
+    }
+    let overrides = shard.overrides(image, &Resource::new(ResourceType::Group, name));
+    let entries = config::describe_group(&shard.layers, &overrides);
+    Ok(entries.into_iter().map(entry).collect())
+}
+
 fn describe_topic(shard: &Shard, image: &Image, name: &str) -> Described {
-    if !topics::is_valid_name(name) {
-        return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, topics::invalid_name(name)));
+    if let Some(message) = metadata::topic_name_error(name) {
+        return Err((ErrorCode::INVALID_TOPIC_EXCEPTION, message));
     }
     if image.topic_id(name).is_none() {
-        let message = ErrorCode::UNKNOWN_TOPIC_OR_PARTITION.message().to_owned();
-        return Err((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, message));
+        // Kafka has no sentence for it here.
+        return Err((ErrorCode::UNKNOWN_TOPIC_OR_PARTITION, String::new()));
     }
     let overrides: Pairs = shard.overrides(image, &Resource::topic(name));
     let entries = config::describe_topic(&shard.layers, &overrides);
@@ -90,23 +99,6 @@ fn describe_broker(shard: &Shard, name: &str) -> Described {
     }
 }
 
-/// What is set for a resource whose keys have no layers below.
-fn plain(
-    image: &Image,
-    kind: ResourceType,
-    name: &str,
-    config_source: i8,
-) -> Vec<DescribeConfigsResourceResult> {
-    let set = image.configs(&Resource::new(kind, name)).into_iter().flat_map(|set| set.iter());
-    let described = set.map(|(key, value)| DescribeConfigsResourceResult {
-        name: Str::from(&**key),
-        value: Some(Str::from(&**value)),
-        config_source,
-        ..Default::default()
-    });
-    described.collect()
-}
-
 fn entry(entry: Entry) -> DescribeConfigsResourceResult {
     let synonyms = entry.synonyms.into_iter().map(|synonym| DescribeConfigsSynonym {
         name: synonym.name.into(),
@@ -134,7 +126,9 @@ fn result(
     error_message: Option<String>,
     mut configs: Vec<DescribeConfigsResourceResult>,
 ) -> DescribeConfigsResult {
-    if let Some(wanted) = &resource.configuration_keys {
+    // No keys at all stand for every key.
+    let wanted = resource.configuration_keys.as_ref().filter(|wanted| !wanted.is_empty());
+    if let Some(wanted) = wanted {
         configs.retain(|config| wanted.contains(&config.name));
     }
     for config in &mut configs {

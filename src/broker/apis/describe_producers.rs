@@ -9,7 +9,6 @@ use protocol::{
 
 use crate::shard::{Io, Shard};
 use crate::spread::spread_topics;
-use crate::topics;
 
 pub(crate) fn start(
     shard: &mut Shard,
@@ -52,8 +51,8 @@ pub(crate) fn start(
 
 /// Why nothing can be told of any partition of a topic, if so. Only here Kafka adds a sentence.
 fn wrong_topic(shard: &Shard, name: &str) -> Option<(ErrorCode, String)> {
-    if !topics::is_valid_name(name) {
-        return Some((ErrorCode::INVALID_TOPIC_EXCEPTION, topics::invalid_name(name)));
+    if let Some(message) = metadata::topic_name_error(name) {
+        return Some((ErrorCode::INVALID_TOPIC_EXCEPTION, message));
     }
     let image = shard.view.as_ref().map(|view| &view.image);
     let is_known = image.is_some_and(|image| image.topic_id(name).is_some());

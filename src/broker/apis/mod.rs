@@ -20,6 +20,7 @@ pub(crate) mod listed;
 pub(crate) mod metadata;
 pub(crate) mod offset_for_leader_epoch;
 pub(crate) mod produce;
+pub(crate) mod unsecured;
 
 use base::Token;
 use protocol::{ApiKey, DecodeError, RequestFrame};
@@ -45,7 +46,7 @@ const fn one_by_one(api_key: ApiKey, start: Start) -> Handler {
 }
 
 /// The APIs that are whole, by number.
-static HANDLERS: [Handler; 39] = [
+static HANDLERS: [Handler; 48] = [
     Handler { api_key: ApiKey::Produce, pipelined: true, start: produce::start },
     one_by_one(ApiKey::Fetch, fetch::start),
     one_by_one(ApiKey::ListOffsets, list_offsets::start),
@@ -65,11 +66,18 @@ static HANDLERS: [Handler; 39] = [
     one_by_one(ApiKey::DeleteRecords, delete_records::start),
     one_by_one(ApiKey::InitProducerId, init_producer_id::start),
     one_by_one(ApiKey::OffsetForLeaderEpoch, offset_for_leader_epoch::start),
+    one_by_one(ApiKey::DescribeAcls, unsecured::describe_acls),
+    one_by_one(ApiKey::CreateAcls, unsecured::create_acls),
+    one_by_one(ApiKey::DeleteAcls, unsecured::delete_acls),
     one_by_one(ApiKey::DescribeConfigs, describe_configs::start),
     one_by_one(ApiKey::AlterConfigs, forwarded::start),
     one_by_one(ApiKey::AlterReplicaLogDirs, alter_replica_log_dirs::start),
     one_by_one(ApiKey::DescribeLogDirs, describe_log_dirs::start),
     one_by_one(ApiKey::CreatePartitions, forwarded::start),
+    one_by_one(ApiKey::CreateDelegationToken, unsecured::create_token),
+    one_by_one(ApiKey::RenewDelegationToken, unsecured::renew_token),
+    one_by_one(ApiKey::ExpireDelegationToken, unsecured::expire_token),
+    one_by_one(ApiKey::DescribeDelegationToken, unsecured::describe_tokens),
     one_by_one(ApiKey::DeleteGroups, groups::delete),
     one_by_one(ApiKey::ElectLeaders, forwarded::start),
     one_by_one(ApiKey::IncrementalAlterConfigs, forwarded::start),
@@ -77,7 +85,9 @@ static HANDLERS: [Handler; 39] = [
     one_by_one(ApiKey::ListPartitionReassignments, forwarded::start),
     one_by_one(ApiKey::OffsetDelete, groups::delete_offsets),
     one_by_one(ApiKey::DescribeClientQuotas, listed::client_quotas),
+    one_by_one(ApiKey::AlterClientQuotas, forwarded::start),
     one_by_one(ApiKey::DescribeUserScramCredentials, listed::scram_credentials),
+    one_by_one(ApiKey::AlterUserScramCredentials, forwarded::start),
     one_by_one(ApiKey::DescribeQuorum, forwarded::start),
     one_by_one(ApiKey::UpdateFeatures, forwarded::start),
     one_by_one(ApiKey::DescribeCluster, describe_cluster::start),

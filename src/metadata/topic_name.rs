@@ -1,7 +1,5 @@
 //! Which names a topic can have (`org.apache.kafka.common.internals.Topic`).
 
-use protocol::Str;
-
 /// The topic of the metadata log, which nobody can create.
 pub const METADATA_TOPIC: &str = "__cluster_metadata";
 /// The most characters of a name, so that `name-partition` and a suffix fit a file name.
@@ -30,18 +28,6 @@ pub fn topic_name_error(name: &str) -> Option<String> {
         return None;
     };
     Some(format!("Topic name is invalid: {reason}"))
-}
-
-/// The names that occur more than once, in the order of their second occurrence.
-pub(crate) fn repeated<'a>(names: impl Iterator<Item = &'a Str>) -> Vec<&'a Str> {
-    let mut seen = std::collections::BTreeSet::new();
-    let mut again = Vec::new();
-    for name in names {
-        if !seen.insert(&**name) && !again.contains(&name) {
-            again.push(name);
-        }
-    }
-    again
 }
 
 #[cfg(test)]
