@@ -46,8 +46,8 @@ impl Sequence {
         };
         same("answer", &kafka.said, &corelane.said);
         same("record", &kafka.records, &corelane.records);
-        // What is listed at the end was the same. It is the same again after a start; Kafka can
-        // list less then (one credential where a user has two), before it has read all of it.
+        // What is listed at the end was the same. Kafka is not asked again: after a start it was
+        // seen to list one credential of a user who has two.
         let listed = self.list_again(corelane.broker);
         let before = &corelane.said[corelane.said.len() - listed.len()..];
         assert_eq!(before, listed, "before and after a start, {self:?}");
