@@ -437,7 +437,9 @@ pub enum IoErrorKind {
     Permission,
     /// The address is taken.
     AddressInUse,
-    /// The peer refused, reset or timed out.
+    /// Nobody listens there.
+    Refused,
+    /// The peer reset the connection, timed out or is not to be reached.
     Connection,
     /// The process has as many open files as it may.
     TooManyFiles,

@@ -17,9 +17,9 @@ fn kind(cause: &io::Error) -> IoErrorKind {
         Some(libc::EACCES | libc::EPERM | libc::EROFS) => IoErrorKind::Permission,
         Some(libc::EADDRINUSE) => IoErrorKind::AddressInUse,
         Some(libc::EMFILE | libc::ENFILE) => IoErrorKind::TooManyFiles,
+        Some(libc::ECONNREFUSED) => IoErrorKind::Refused,
         Some(
-            libc::ECONNREFUSED
-            | libc::ECONNRESET
+            libc::ECONNRESET
             | libc::ECONNABORTED
             | libc::EPIPE
             | libc::ETIMEDOUT

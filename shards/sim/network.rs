@@ -436,7 +436,7 @@ impl Network {
         let Some([connector, _]) = self.connections.remove(&connection) else { return };
         match connector.owner {
             Owner::Connecting { place, token } => {
-                let told = Told::Connected { token, result: Err(broken()) };
+                let told = Told::Connected { token, result: Err(refused()) };
                 self.told.push_back((Listener::Shard(place), told));
             }
             Owner::Client(client) => {
@@ -746,10 +746,13 @@ impl Network {
 }
 
 fn broken() -> IoError {
-    IoError {
-        kind: IoErrorKind::Connection,
-        action: "talk to",
-        subject: "the peer".to_owned(),
-        cause: "Connection reset by peer".to_owned(),
-    }
+    failure(IoErrorKind::Connection, "Connection reset by peer")
+}
+
+fn refused() -> IoError {
+    failure(IoErrorKind::Refused, "Connection refused")
+}
+
+fn failure(kind: IoErrorKind, cause: &str) -> IoError {
+    IoError { kind, action: "talk to", subject: "the peer".to_owned(), cause: cause.to_owned() }
 }

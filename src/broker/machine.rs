@@ -9,7 +9,6 @@ use network::{REQUEST_BYTES_MAX, Room, STALL_MAX};
 use protocol::{ApiKey, RequestFrame};
 
 use crate::apis;
-
 use crate::files::FileStep;
 use crate::owner::Asker;
 use crate::shard::{Call, Head, Io, Shard, Stage, Timer};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::fmt::{self, Debug};
 use std::net::SocketAddr;
 
-use api::{Effects, IoResult, Part, SocketEffect, SocketId};
+use api::{Effects, IoErrorKind, IoResult, Part, SocketEffect, SocketId};
 use base::{Duration, Instant, Random, Slab, Token};
 use bytes::Bytes;
 use protocol::{
@@ -118,9 +118,11 @@ impl Answer {
 pub enum PeerEvent<P, T> {
     /// It can be asked.
     Connected(P),
-    /// The connection to it broke.
+    /// The connection to it broke; it may be that it could not be asked yet.
     Lost(P),
-    /// It could not be connected to: nobody listens there, or it took too long.
+    /// Nobody listens where it is.
+    Refused(P),
+    /// It could not be connected to, for another reason, or not in time.
     Unreachable(P),
     /// It has answered.
     Answered {
@@ -197,7 +199,7 @@ enum Link {
     /// The connection is being opened.
     Connecting { token: Token, deadline: Instant },
     /// It is open, and the peer is asked which versions it has.
-    Greeting { socket: SocketId, deadline: Instant },
+    Greeting { socket: SocketId, deadline: Instant, correlation_id: i32 },
     /// It can be asked.
     Open { socket: SocketId },
 }
@@ -217,6 +219,9 @@ struct Peer<T> {
 }
 
 /// The nodes that are asked. `P` names a peer, `T` a question.
+///
+/// Answers come in the order of the questions, and one that is overdue ends the connection: whoever
+/// asks for different purposes, of which one must not wait for another, names a node once for each.
 pub struct Peers<P, T> {
     client_id: Str,
     settings: PeerSettings,
@@ -331,9 +336,12 @@ impl<P: Copy + Ord, T> Peers<P, T> {
         for peer in peers {
             let known = self.peers.get_mut(&peer).expect("it was listed");
             match known.link {
-                Link::Connecting { deadline, .. } | Link::Greeting { deadline, .. }
-                    if deadline <= now =>
-                {
+                Link::Connecting { deadline, .. } if deadline <= now => {
+                    self.fail(now, peer, Why::TimedOut, effects);
+                    self.events.push_back(PeerEvent::Unreachable(peer));
+                    continue;
+                }
+                Link::Greeting { deadline, .. } if deadline <= now => {
                     self.fail(now, peer, Why::TimedOut, effects);
                     continue;
                 }
@@ -377,7 +385,14 @@ impl<P: Copy + Ord, T> Peers<P, T> {
                 self.sockets.insert(socket, peer);
                 self.greet(peer, socket, deadline, effects);
             }
-            (Some((peer, _)), Err(_)) => self.fail(now, peer, Why::Disconnected, effects),
+            (Some((peer, _)), Err(error)) => {
+                let event = match error.kind {
+                    IoErrorKind::Refused => PeerEvent::Refused(peer),
+                    _ => PeerEvent::Unreachable(peer),
+                };
+                self.fail(now, peer, Why::Disconnected, effects);
+                self.events.push_back(event);
+            }
             // Nobody waits for it any more.
             (None, Ok(socket)) => effects.socket(SocketEffect::Close { socket, flush: false }),
             (None, Err(_)) => {}
@@ -445,13 +460,13 @@ impl<P: Copy + Ord, T> Peers<P, T> {
 
     fn greet<M>(&mut self, peer: P, socket: SocketId, deadline: Instant, effects: &mut Effects<M>) {
         let known = self.peers.get_mut(&peer).expect("it was looked up");
-        known.link = Link::Greeting { socket, deadline };
+        let correlation_id = known.correlate();
+        known.link = Link::Greeting { socket, deadline, correlation_id };
         let greeting = ApiVersionsRequest {
             client_software_name: static_str("corelane"),
             client_software_version: static_str(env!("CARGO_PKG_VERSION")),
             ..ApiVersionsRequest::default()
         };
-        let correlation_id = known.correlate();
         let frame = greeting.write(correlation_id, &self.client_id, GREETING_VERSION);
         let parts = vec![Part::Bytes(frame.expect("its version carries it"))];
         effects.socket(SocketEffect::Send { socket, parts });
@@ -488,8 +503,8 @@ impl<P: Copy + Ord, T> Peers<P, T> {
     fn take_frame(&mut self, peer: P, frame: Bytes) -> Result<(), String> {
         let known = self.peers.get_mut(&peer).expect("it was looked up");
         let mut body = Reader::new(frame);
-        if let Link::Greeting { socket, .. } = known.link {
-            known.versions = take_greeting(&mut body)?;
+        if let Link::Greeting { socket, correlation_id, .. } = known.link {
+            known.versions = take_greeting(&mut body, correlation_id)?;
             known.link = Link::Open { socket };
             known.failures = 0;
             self.events.push_back(PeerEvent::Connected(peer));
@@ -510,7 +525,7 @@ impl<P: Copy + Ord, T> Peers<P, T> {
 
     /// The connection is gone or of no use any more: the peer is left alone for a while.
     fn fail<M>(&mut self, now: Instant, peer: P, why: Why, effects: &mut Effects<M>) {
-        let was_open = matches!(self.peers[&peer].link, Link::Open { .. });
+        let link = self.peers[&peer].link;
         self.unlink(peer, why, effects);
         let known = self.peers.get_mut(&peer).expect("it was looked up");
         let doubled = self.settings.rest_min.saturating_mul(1 << known.failures.min(16));
@@ -519,8 +534,9 @@ impl<P: Copy + Ord, T> Peers<P, T> {
         let percent = 100 - JITTER_PERCENT + self.random.below(2 * JITTER_PERCENT + 1);
         let percent = u32::try_from(percent).expect("it is less than 200");
         known.link = Link::Resting { until: now + rest * percent / 100 };
-        let event = if was_open { PeerEvent::Lost(peer) } else { PeerEvent::Unreachable(peer) };
-        self.events.push_back(event);
+        if matches!(link, Link::Greeting { .. } | Link::Open { .. }) {
+            self.events.push_back(PeerEvent::Lost(peer));
+        }
     }
 
     /// Lets the connection go. What was asked by it fails.
@@ -579,9 +595,16 @@ fn highest_common(api_key: ApiKey, (first, last): (i16, i16)) -> Option<i16> {
 }
 
 /// The versions that a peer has.
-fn take_greeting(body: &mut Reader) -> Result<BTreeMap<i16, (i16, i16)>, String> {
+fn take_greeting(
+    body: &mut Reader,
+    correlation_id: i32,
+) -> Result<BTreeMap<i16, (i16, i16)>, String> {
     let header_version = ApiKey::ApiVersions.response_header_version(GREETING_VERSION);
-    ResponseHeader::decode(body, header_version).map_err(|error| error.to_string())?;
+    let header = ResponseHeader::decode(body, header_version);
+    let answered = header.map_err(|error| error.to_string())?.correlation_id;
+    if answered != correlation_id {
+        return Err(format!("request {correlation_id} was answered as {answered}"));
+    }
     let response = ApiVersionsResponse::decode(body, GREETING_VERSION);
     let response = response.map_err(|error| format!("its versions cannot be read: {error}"))?;
     if response.error_code != ErrorCode::NONE {
@@ -594,7 +617,7 @@ fn take_greeting(body: &mut Reader) -> Result<BTreeMap<i16, (i16, i16)>, String>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use api::{Effect, IoError, IoErrorKind};
+    use api::{Effect, IoError};
     use protocol::api_versions_response::ApiVersion;
     use protocol::{DescribeClusterRequest, DescribeClusterResponse, RequestFrame};
     use protocol::{VoteRequest, encode_response};
@@ -634,6 +657,7 @@ mod tests {
                 said.push(match event {
                     PeerEvent::Connected(_) => "connected".to_owned(),
                     PeerEvent::Lost(_) => "lost".to_owned(),
+                    PeerEvent::Refused(_) => "refused".to_owned(),
                     PeerEvent::Unreachable(_) => "unreachable".to_owned(),
                     PeerEvent::Answered { token, answer, .. } => {
                         let read = answer.decode::<DescribeClusterRequest>();
@@ -658,7 +682,7 @@ mod tests {
         fn refuse(&mut self) {
             let token = self.connecting();
             let error = IoError {
-                kind: IoErrorKind::Connection,
+                kind: IoErrorKind::Refused,
                 action: "connect to",
                 subject: String::new(),
                 cause: String::new(),
@@ -787,7 +811,7 @@ mod tests {
         for rest in [50, 100, 200, 400, 800, 1000, 1000] {
             bench.ask("first");
             bench.refuse();
-            assert_eq!(bench.events(), ["first: Disconnected", "unreachable"]);
+            assert_eq!(bench.events(), ["first: Disconnected", "refused"]);
             let before = bench.now;
             bench.now = before + Duration::from_millis(rest * 79 / 100);
             bench.ask("too soon");
@@ -804,7 +828,13 @@ mod tests {
         assert_eq!(bench.events(), ["too soon: Resting"]);
         bench.peers.probe(bench.now, PEER, &mut bench.effects);
         bench.refuse();
-        assert_eq!(bench.events(), ["unreachable"]);
+        assert_eq!(bench.events(), ["refused"]);
+
+        // One that closes without a word listens.
+        bench.peers.probe(bench.now, PEER, &mut bench.effects);
+        bench.connect();
+        assert!(bench.peers.on_closed(bench.now, SOCKET, &mut bench.effects));
+        assert_eq!(bench.events(), ["lost"]);
     }
 
     #[test]

@@ -107,10 +107,10 @@ static APIS: [(ApiKey, Rule); 14] = [
 
 /// The APIs that the controller's listeners take, by number.
 pub(crate) fn taken() -> impl Iterator<Item = ApiKey> {
-    let mut keys: Vec<ApiKey> = APIS.iter().map(|(key, _)| *key).collect();
-    keys.push(ApiKey::ApiVersions);
-    keys.sort_by_key(|key| key.code());
-    keys.into_iter()
+    let is_before = |key: &ApiKey| key.code() < ApiKey::ApiVersions.code();
+    let keys = || APIS.iter().map(|(key, _)| *key);
+    let before = keys().take_while(is_before);
+    before.chain([ApiKey::ApiVersions]).chain(keys().skip_while(is_before))
 }
 
 /// Decides about a request.
@@ -142,5 +142,16 @@ fn leave_out_directories(response: &mut DescribeQuorumResponse) {
     for partition in response.topics.iter_mut().flat_map(|topic| &mut topic.partitions) {
         let replicas = partition.current_voters.iter_mut().chain(&mut partition.observers);
         replicas.for_each(|replica| replica.replica_directory_id = Uuid::ZERO);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn apis_are_in_order() {
+        assert!(taken().is_sorted_by_key(ApiKey::code));
+        assert_eq!(taken().count(), APIS.len() + 1);
     }
 }

@@ -52,6 +52,8 @@ pub(crate) struct Clients {
     call_bytes: usize,
     /// Connections whose next request may be there and may start.
     ready: VecDeque<SocketId>,
+    /// Those that have started enough requests in this turn.
+    next_turn: Vec<SocketId>,
     /// Those that wait until there is room for another call.
     starved: VecDeque<SocketId>,
     complaints: Complaints,
@@ -76,6 +78,7 @@ impl Clients {
             calls: Slab::new(CALLS_MAX),
             call_bytes: 0,
             ready: VecDeque::new(),
+            next_turn: Vec::new(),
             starved: VecDeque::new(),
             complaints: Complaints::default(),
             timers: Timers::default(),
@@ -155,11 +158,13 @@ impl Clients {
         }
     }
 
-    pub(crate) fn closed(&mut self, socket: SocketId) {
-        let Some(connection) = self.connections.remove(socket) else { return };
-        for call in connection.calls {
-            self.end(call);
+    /// A connection is gone: nobody needs an answer to these calls any more.
+    pub(crate) fn closed(&mut self, socket: SocketId) -> VecDeque<Token> {
+        let Some(connection) = self.connections.remove(socket) else { return VecDeque::new() };
+        for call in &connection.calls {
+            self.end(*call);
         }
+        connection.calls
     }
 
     /// The next request that may start, with the name of its call.
@@ -175,8 +180,13 @@ impl Clients {
                 continue;
             }
             let Some(connection) = self.connections.get_mut(socket) else { continue };
-            if connection.room() == Room::Wait {
-                continue;
+            match connection.room() {
+                Room::Free => {}
+                Room::Wait => continue,
+                Room::NextTurn => {
+                    self.next_turn.push(socket);
+                    continue;
+                }
             }
             let frame = match connection.next_frame(self.request_bytes_max) {
                 Ok(None) => continue,
@@ -250,6 +260,7 @@ impl Clients {
     }
 
     pub(crate) fn on_time(&mut self, now: Now, effects: &mut Effects<Message>) {
+        self.ready.extend(self.next_turn.drain(..));
         while let Some(timer) = self.timers.expired(now.mono) {
             match timer {
                 Timer::Listen(index) if self.listens_since.is_some() => {
@@ -280,13 +291,78 @@ impl Clients {
         self.timers.set(now.mono + STALL_MAX, Timer::Favourite(socket));
     }
 
-    pub(crate) fn next_timer(&self) -> Option<Instant> {
-        self.timers.next_at()
+    /// When [`Clients::on_time`] is to be called.
+    pub(crate) fn next_timer(&self, now: Now) -> Option<Instant> {
+        if self.next_turn.is_empty() { self.timers.next_at() } else { Some(now.mono) }
     }
 
     pub(crate) fn end_of_turn(&mut self, now: Now, effects: &mut Effects<Message>) {
         if let Some(favourite) = self.connections.end_of_turn(self.call_bytes, effects) {
             self.timers.set(now.mono + STALL_MAX, Timer::Favourite(favourite));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use protocol::{ApiVersionsRequest, encode_request};
+
+    const SOCKET: SocketId = SocketId(Token::from_bits(0));
+    const NOW: Now = Now { mono: Instant::ZERO, wall_ms: 0 };
+
+    fn clients() -> Clients {
+        let config = config::BrokerConfig::parse(
+            b"process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\n\
+             listeners=C://127.0.0.1:9093,PLAINTEXT://127.0.0.1:9092\nlog.dirs=/data\n\
+             controller.quorum.voters=1@127.0.0.1:9093\n\
+             listener.security.protocol.map=C:PLAINTEXT,PLAINTEXT:PLAINTEXT\n",
+        );
+        let config = config.expect("it can be read").simple;
+        let mut clients = Clients::new(ShardId(1), Arc::new([]), &config);
+        clients.opened(NOW, SOCKET, 0, "127.0.0.1:1".parse().expect("an address"));
+        clients
+    }
+
+    fn pipelined(count: usize) -> Bytes {
+        let request = ApiVersionsRequest::default();
+        let frame = encode_request(7, None, 0, &request).expect("it is carried").into_bytes();
+        frame.repeat(count).into()
+    }
+
+    /// Answers whatever may start in this turn, and says how much that was.
+    fn serve(clients: &mut Clients) -> usize {
+        let mut effects = Effects::new();
+        let mut served = 0;
+        while let Some((call, _)) = clients.next_request(NOW, &mut effects) {
+            clients.answer(call, Bytes::from_static(b"answer"));
+            served += 1;
+        }
+        clients.end_of_turn(NOW, &mut effects);
+        served
+    }
+
+    #[test]
+    fn a_burst_of_small_requests_is_spread_over_turns() {
+        let mut clients = clients();
+        clients.received(NOW, SOCKET, pipelined(150));
+        let mut turns = vec![serve(&mut clients)];
+        while clients.next_timer(NOW) == Some(NOW.mono) {
+            clients.on_time(NOW, &mut Effects::new());
+            turns.push(serve(&mut clients));
+        }
+        assert_eq!(turns, [64, 64, 22]);
+    }
+
+    #[test]
+    fn one_request_of_a_connection_is_under_way_and_a_lost_one_is_named() {
+        let mut clients = clients();
+        clients.received(NOW, SOCKET, pipelined(2));
+        let (call, _) = clients.next_request(NOW, &mut Effects::new()).expect("it may start");
+        assert!(clients.next_request(NOW, &mut Effects::new()).is_none());
+        assert_eq!(clients.closed(SOCKET), [call]);
+        assert_eq!((clients.calls.len(), clients.call_bytes), (0, 0));
+        clients.answer(call, Bytes::from_static(b"late"));
+        assert!(clients.closed(SOCKET).is_empty());
     }
 }

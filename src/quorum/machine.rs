@@ -360,7 +360,13 @@ impl Machine for Quorum {
             }
             Event::Received { socket, bytes } => self.clients.received(now, socket, bytes),
             Event::Sent { socket, bytes } => self.clients.sent(socket, bytes),
-            Event::Closed { socket, .. } => self.clients.closed(socket),
+            Event::Closed { socket, .. } => {
+                // What they asked and nobody has looked at would else be kept for as long as the
+                // disk is full.
+                let gone = self.clients.closed(socket);
+                let is_gone = |from| matches!(from, Asker::Client(call) if gone.contains(&call));
+                self.waiting.retain(|waiting| !is_gone(waiting.from));
+            }
             Event::Connected { .. } => unreachable!("the quorum connects to nobody yet"),
         }
         self.take_requests(now, effects);
@@ -379,7 +385,7 @@ impl Machine for Quorum {
         self.take_store_events(now, effects);
         self.clients.end_of_turn(now, effects);
         let timers = [self.no_op_at, self.life.next_timer()];
-        let others = [self.store.next_timer(), self.clients.next_timer()];
+        let others = [self.store.next_timer(), self.clients.next_timer(now)];
         let at = timers.into_iter().chain(others.into_iter().flatten()).min();
         effects.push(Effect::WakeAt(at.unwrap_or(Instant::FAR_FUTURE)));
     }

@@ -340,7 +340,7 @@ fn connecting_reaches_a_listener_and_says_why_not() {
     }
     assert_eq!(results[0], Some(Ok(())));
     let refused = results[1].take().expect("there").expect_err("nobody listens");
-    assert_eq!(refused.kind, IoErrorKind::Connection);
+    assert_eq!(refused.kind, IoErrorKind::Refused);
     assert!(refused.to_string().contains(&nobody.to_string()), "{refused}");
     stop(node);
 }
