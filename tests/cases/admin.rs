@@ -29,8 +29,8 @@ struct Outcome {
 }
 
 impl Sequence {
-    /// Sends the sequence to both brokers: they must answer the same and write the same records, and
-    /// what Corelane holds then must be there when it is started again.
+    /// Sends the sequence to both brokers: they must answer the same and write the same records,
+    /// and what Corelane holds then must be there when it is started again.
     #[track_caller]
     pub(crate) fn compare(self) {
         let (kafka, corelane) = (self.run(Target::Kafka), self.run(Target::Corelane));
