@@ -84,6 +84,8 @@ pub enum Trouble {
     Full,
     /// Syncs take this long.
     SlowSyncs(Delay),
+    /// Syncs of folders take this long, and nothing elsewhere waits for them.
+    SlowFolderSyncs(Delay),
 }
 
 /// What connections do.

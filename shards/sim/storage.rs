@@ -266,6 +266,12 @@ impl Storage {
                 self.file_busy_until.insert(file.identity(), at);
             }
         }
+        if let FileEffect::SyncDirectory { directory, .. } = &effect
+            && let Some(Trouble::SlowFolderSyncs(delay)) = self.trouble(directory)
+        {
+            let at = delay.after(at, &mut self.random);
+            return self.steps.put(at, Step { shard, what: What::Perform(effect) });
+        }
         if let FileEffect::SyncDirectory { .. } = effect {
             at = self.faults.sync.after(at, &mut self.random);
         }

@@ -19,10 +19,10 @@ pub(crate) enum FileStep {
     Load(Token),
     /// A piece of a log that moves to another directory, by its partition and the copy.
     Copy(Token, Token),
-    /// A copy that nobody wants is deleted, durably; by the partition.
-    Cancelled(Token),
-    /// The mark in a copy's folder, by the partition.
-    CopyMark(Token),
+    /// A copy that nobody wants is deleted, durably; by the partition and the copy.
+    Cancelled(Token, Token),
+    /// The mark in a copy's folder, by the partition and the copy.
+    CopyMark(Token, Token),
     /// The same goes again; nobody waits for it.
     Unmarked,
     /// A call wants to know the size of a log directory's file system, by the directory's index.

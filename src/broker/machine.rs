@@ -254,13 +254,17 @@ impl Shard {
                     owner.piece_read(desk, partition, copy, outcome);
                 });
             }
-            FileStep::Cancelled(partition) => {
+            FileStep::Cancelled(partition, copy) => {
                 let result = outcome.done();
-                self.with_owner(io, |owner, desk| owner.copy_is_cancelled(desk, partition, result));
+                self.with_owner(io, |owner, desk| {
+                    owner.copy_is_cancelled(desk, partition, copy, result);
+                });
             }
-            FileStep::CopyMark(partition) => {
+            FileStep::CopyMark(partition, copy) => {
                 let result = outcome.done();
-                self.with_owner(io, |owner, desk| owner.copy_is_marked(desk, partition, result));
+                self.with_owner(io, |owner, desk| {
+                    owner.copy_is_marked(desk, partition, copy, result);
+                });
             }
             FileStep::Unmarked => {}
             FileStep::Directory(index, step) => self.on_directory(io, index, step, outcome),

@@ -18,11 +18,11 @@ use crate::files::FileStep;
 impl Owner {
     /// Begins to put the mark into the folder of a partition's copy.
     pub(super) fn mark_copy(&mut self, desk: &mut Desk<'_>, source: Token) {
-        let Some(folder) = self.copy_folder(source) else { return };
-        let path = folder.join(COPY_MARK);
+        let Some(copy) = self.moves.all.get(&source).and_then(|moved| moved.copy) else { return };
+        let path = self.copy_folder(copy).join(COPY_MARK);
         self.moves.set_stage(source, Stage::Marking(Mark::Making));
         let effect = FileEffect::Truncate { token: source, file: FileRef::new(path), length: 0 };
-        desk.files.file(desk.effects, effect, FileStep::CopyMark);
+        desk.files.file(desk.effects, effect, |source| FileStep::CopyMark(source, copy));
     }
 
     /// The file of the mark is made, or its name is durable.
@@ -30,10 +30,13 @@ impl Owner {
         &mut self,
         desk: &mut Desk<'_>,
         source: Token,
+        copy: Token,
         result: IoResult<()>,
     ) {
-        // The move may have been given up meanwhile, and its copy renamed.
-        let Some(Stage::Marking(mark)) = self.moves.stage_of(source) else { return };
+        // The move may have been given up meanwhile, and its copy renamed; and the partition may
+        // move elsewhere by now, where another copy is to be marked.
+        let current = self.moves.all.get(&source).filter(|moved| moved.copy == Some(copy));
+        let Some(Stage::Marking(mark)) = current.map(|moved| moved.stage) else { return };
         match (result, mark) {
             (Err(cause), _) if cause.kind == IoErrorKind::NoSpace => {
                 let partition = &self.partition(source).name;
@@ -42,17 +45,12 @@ impl Owner {
                 self.moves.delay(source, desk.now.mono + RETRY_AFTER);
                 self.alarms.set(desk.now.mono + RETRY_AFTER, Alarm::Move(source));
             }
-            (Err(cause), _) => {
-                let copy = self.moves.all.get(&source).and_then(|moved| moved.copy);
-                if let Some(copy) = copy {
-                    self.disk_failed(desk, copy, cause.to_string());
-                }
-            }
+            (Err(cause), _) => self.disk_failed(desk, copy, cause.to_string()),
             (Ok(()), Mark::Making) => {
-                let Some(directory) = self.copy_folder(source) else { return };
+                let directory = self.copy_folder(copy);
                 self.moves.set_stage(source, Stage::Marking(Mark::Syncing));
                 let effect = FileEffect::SyncDirectory { token: source, directory };
-                desk.files.file(desk.effects, effect, FileStep::CopyMark);
+                desk.files.file(desk.effects, effect, |source| FileStep::CopyMark(source, copy));
             }
             (Ok(()), Mark::Syncing | Mark::Waiting) => {
                 self.moves.set_stage(source, Stage::Settling);
@@ -69,8 +67,7 @@ impl Owner {
         desk.files.file(desk.effects, effect, |()| FileStep::Unmarked);
     }
 
-    fn copy_folder(&mut self, source: Token) -> Option<PathBuf> {
-        let copy = self.moves.all.get(&source)?.copy?;
-        Some(self.partition(copy).log.path().to_path_buf())
+    fn copy_folder(&mut self, copy: Token) -> PathBuf {
+        self.partition(copy).log.path().to_path_buf()
     }
 }

@@ -181,11 +181,6 @@ impl Moves {
         }
     }
 
-    /// How far a partition has come that is being moved.
-    pub(super) fn stage_of(&self, source: Token) -> Option<Stage> {
-        self.all.get(&source).map(|moved| moved.stage)
-    }
-
     /// A partition that is being moved has come so far.
     pub(super) fn set_stage(&mut self, source: Token, stage: Stage) {
         self.all.get_mut(&source).expect("it moves").stage = stage;
@@ -873,7 +868,7 @@ impl Owner {
         let directory = usize::from(self.partition(copy).directory);
         let directory: PathBuf = self.moves.directories[directory].path.clone();
         let effect = FileEffect::SyncDirectory { token: source, directory };
-        desk.files.file(desk.effects, effect, FileStep::Cancelled);
+        desk.files.file(desk.effects, effect, |source| FileStep::Cancelled(source, copy));
     }
 
     /// The same is durable.
@@ -881,13 +876,18 @@ impl Owner {
         &mut self,
         desk: &mut Desk<'_>,
         source: Token,
+        copy: Token,
         result: api::IoResult<()>,
     ) {
         let cancelling = |moved: &&Move| moved.stage == Stage::Cancelling;
         let Some(moved) = self.moves.all.get(&source).filter(cancelling) else { return };
-        let copy = moved.copy;
+        // Its disk may have failed meanwhile, and another copy been made and given up.
+        let current = moved.copy;
+        if current.is_some_and(|current| current != copy) {
+            return;
+        }
         if let Err(cause) = result
-            && let Some(copy) = copy
+            && let Some(copy) = current
         {
             return self.disk_failed(desk, copy, cause.to_string());
         }

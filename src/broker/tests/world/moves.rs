@@ -6,6 +6,7 @@ use std::path::Path;
 
 use base::{Duration, NodeId};
 use bytes::Bytes;
+use commitlog::COPY_MARK;
 use fakeworld::{ClientSocket, Crash, Delay, FaultPlan, Trouble};
 use protocol::alter_replica_log_dirs_request::{AlterReplicaLogDir, AlterReplicaLogDirTopic};
 use protocol::{
@@ -472,6 +473,51 @@ fn any_directory_may_fail_at_any_time_of_a_move_and_another_may_be_asked_for_the
     }
     // Where only the directory of the copy fails, that matters once the copy is the log.
     assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), [(1, false), (1, true), (2, false)]);
+}
+
+/// Lets the copy in this directory be marked; the name of the mark takes so long to be durable.
+fn is_being_marked(world: &mut World, directory: &str, sync_us: u64) {
+    let mut slow = None;
+    for _ in 0..1_000 {
+        world.passes(1, |_| {});
+        let copies = folders(world, "-future");
+        let copy = copies.iter().find(|(here, _)| here == directory);
+        let Some(folder) = copy.map(|(here, name)| format!("{here}/{name}")) else { continue };
+        let segment = Path::new(&folder).join("00000000000000000000.log");
+        let is_copied = world.contents().get(&segment).is_some_and(|content| !content.is_empty());
+        if slow.is_none() && is_copied {
+            let delay = Delay::us(sync_us, sync_us);
+            world.set_trouble(&folder, Some(Trouble::SlowFolderSyncs(delay)));
+            slow = Some(folder);
+        } else if slow.is_some() && world.files().contains(&Path::new(&folder).join(COPY_MARK)) {
+            // The sync is under way.
+            return world.passes(2, |_| {});
+        }
+    }
+    panic!("no copy is marked in {directory}");
+}
+
+#[test]
+fn what_becomes_of_the_mark_in_a_copy_that_was_given_up_does_not_touch_another_one() {
+    let mut world = World::with_directories(1, 1, FaultPlan::calm(), ALL);
+    world.create_topic(TOPIC, 1);
+    produced(&mut world, TOPIC, 0, &["a"]);
+    if settles(&mut world, TOPIC, 0) != DIRECTORY {
+        assert_eq!(alter(&mut world, TOPIC, 0, DIRECTORY), ErrorCode::NONE);
+        assert_eq!(settles(&mut world, TOPIC, 0), DIRECTORY);
+    }
+    assert_eq!(alter(&mut world, TOPIC, 0, THIRD_DIRECTORY), ErrorCode::NONE);
+    is_being_marked(&mut world, THIRD_DIRECTORY, 300_000);
+    let ends_at = world.now() + Duration::from_millis(300);
+    assert_eq!(alter(&mut world, TOPIC, 0, SECOND_DIRECTORY), ErrorCode::NONE);
+    is_being_marked(&mut world, SECOND_DIRECTORY, 600_000);
+    assert!(world.now() + Duration::from_millis(10) < ends_at, "the first is still under way");
+    // It fails, for its folder has another name by now.
+    world.passes(4_000, |_| {});
+    assert_eq!(folders(&mut world, "-future").len(), 1, "the second is");
+    assert_eq!(settles(&mut world, TOPIC, 0), SECOND_DIRECTORY);
+    assert_eq!(produced(&mut world, TOPIC, 0, &["b"]), 1);
+    assert_eq!(fetched(&mut world, TOPIC, 0, 0), ["a", "b"]);
 }
 
 #[test]
