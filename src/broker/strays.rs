@@ -10,6 +10,7 @@
 //! | a log or a copy that is no replica's of this node | it is set aside |
 //! | several logs of a partition, all but one marked as a copy | those are set aside |
 //! | the same, and more have no mark, or none | nothing is touched, and the node ends |
+//! | one log, marked as a copy, while a directory is offline, which may have the log | it waits |
 //! | a copy, and its log in another directory | the log goes on moving |
 //! | a copy in the directory of its log, or a second copy | it goes |
 //! | a copy without its log, in the directory that the metadata name | it becomes the log |
@@ -25,7 +26,7 @@ use std::path::PathBuf;
 use api::Effect;
 use base::{Map, NodeId, Random, TopicId, TopicPartition, Uuid};
 use commitlog::{Directory, Renaming, deleted_folder, stray_folder};
-use intercom::LogDirectory;
+use intercom::{FoundLog, LogDirectory};
 use metadata::{DIRECTORY_LOST, DIRECTORY_MIGRATING, DIRECTORY_UNASSIGNED, Image, Partition};
 
 use crate::files::FileStep;
@@ -63,7 +64,7 @@ impl Shard {
         }
     }
 
-    /// As keeper: a directory has said which of the logs that others have as well are copies.
+    /// As keeper: a directory has said which of the logs that it was asked for are copies.
     pub(crate) fn copies_found(&mut self, io: &mut Io<'_>, index: u16, copies: &[TopicPartition]) {
         let keeper = self.life.keeper();
         if let Some(found) = &mut keeper.found[usize::from(index)] {
@@ -90,19 +91,24 @@ impl Shard {
 }
 
 impl Shard {
-    /// Asks which logs are copies, where a partition has more than one.
+    /// Asks which logs are copies, where a partition has more than one, or may have: in a directory
+    /// that is offline.
     fn look_for_copies(&mut self, io: &mut Io<'_>) {
         let Some(view) = &self.view else { return };
         let keeper = self.life.keeper.as_mut().expect("only the keeper has to do with this");
         let replicas = Replicas { image: &view.image, node: self.setup.node };
         let found: Vec<&LogDirectory> = keeper.found.iter().flatten().collect();
+        let has_offline = found.iter().any(|directory| directory.offline.is_some());
         let mut asked = BTreeMap::new();
         for (index, directory) in (0..).zip(&found) {
-            let logs = directory.logs.keys();
-            let twice: Vec<TopicPartition> =
-                logs.filter(|log| replicas.with_log(&found, log).len() > 1).cloned().collect();
-            if !twice.is_empty() {
-                asked.insert(index, twice);
+            let may_be_copy = |log: &&TopicPartition| {
+                let all = replicas.with_log(&found, log);
+                all.contains(&usize::from(index)) && (has_offline || all.len() > 1)
+            };
+            let logs: Vec<TopicPartition> =
+                directory.logs.keys().filter(may_be_copy).cloned().collect();
+            if !logs.is_empty() {
+                asked.insert(index, logs);
             }
         }
         keeper.folders = Folders::FindingCopies(asked.keys().copied().collect());
@@ -233,6 +239,7 @@ impl Names<'_> {
         }
         self.take_seconds(found)?;
         let has_offline = found.iter().any(|directory| directory.offline.is_some());
+        self.let_copies_wait(found, has_offline);
         let mut moving: Vec<TopicPartition> = Vec::new();
         for index in 0..found.len() {
             for future in std::mem::take(&mut found[index].futures) {
@@ -246,6 +253,7 @@ impl Names<'_> {
                 let current = found.iter().position(|one| one.logs.contains_key(partition));
                 let is_second = moving.contains(partition) || current == Some(index);
                 match current {
+                    Some(current) if found[current].logs[partition].is_copy => {}
                     _ if is_second => self.delete(index, &future.folder, partition),
                     Some(_) => {
                         moving.push(partition.clone());
@@ -254,7 +262,8 @@ impl Names<'_> {
                     None if directory == Some(self.ids[index]) => {
                         let what = "a copy becomes the log whose name it was to get";
                         self.rename(index, &future.folder, partition.to_string(), what);
-                        found[index].logs.insert(future.partition, future.log);
+                        let log = FoundLog { is_copy: false, ..future.log };
+                        found[index].logs.insert(future.partition, log);
                     }
                     None if has_offline => {}
                     None => {
@@ -322,7 +331,7 @@ impl Names<'_> {
     }
 
     /// Takes those out of `logs` that are no replica's of this node, in order of their names.
-    fn take_strays(&mut self, index: usize, logs: &mut Map<TopicPartition, intercom::FoundLog>) {
+    fn take_strays(&mut self, index: usize, logs: &mut Map<TopicPartition, FoundLog>) {
         let strays = logs.iter().filter(|(log, found)| !self.replicas.has(log, found.topic_id));
         let mut strays: Vec<TopicPartition> = strays.map(|(log, _)| log.clone()).collect();
         strays.sort();
@@ -354,6 +363,29 @@ impl Names<'_> {
             self.set_aside(index, &log.to_string(), log, what);
         }
         Ok(())
+    }
+
+    /// A copy that is alone counts as the log, unless a directory is offline: the log can have got
+    /// its name back there, and gone on without the copy. The directory that the metadata name does
+    /// not tell: a log that was opened takes appends before they name its directory.
+    fn let_copies_wait(&self, found: &mut [LogDirectory], has_offline: bool) {
+        let mut waiting = Vec::new();
+        for (index, directory) in found.iter_mut().enumerate() {
+            for (log, one) in &mut directory.logs {
+                one.is_copy &= has_offline;
+                if one.is_copy && directory.offline.is_none() {
+                    waiting.push(self.paths[index].join(log.to_string()));
+                }
+            }
+        }
+        waiting.sort();
+        for folder in waiting {
+            tracing::warn!(
+                folder = %folder.display(),
+                "a copy is not used while a directory is offline that may have its log: mend that \
+                 disk, or take it out of log.dirs, and start again"
+            );
+        }
     }
 
     fn refusal(&self, log: &TopicPartition, directories: &[usize], others: usize) -> String {
@@ -398,7 +430,7 @@ mod tests {
     use std::sync::Arc;
 
     use base::PartitionIndex;
-    use intercom::{FoundFuture, FoundLog};
+    use intercom::FoundFuture;
     use protocol::{PartitionRecord, TopicRecord};
 
     use super::*;
@@ -459,8 +491,9 @@ mod tests {
         found
     }
 
-    /// What is left and renamed in each directory: `t` and `f`, and `x>y` for a folder and the
-    /// kind of its new name; and whether a log is missing. Or why the node does not start.
+    /// What is left and renamed in each directory: `t` and `f`, `m` for a copy that waits for its
+    /// log, and `x>y` for a folder and the kind of its new name; and whether a log is missing. Or
+    /// why the node does not start.
     fn decided(contents: &[&str]) -> Result<(Vec<String>, bool), String> {
         let image = image();
         let mut random = Random::new(1);
@@ -475,7 +508,10 @@ mod tests {
         names.decide(&mut found)?;
         let lacks_logs = lacks_logs(&found, &names.missing(&found));
         let kept = found.iter().zip(names.renamings).map(|(found, renamings)| {
-            let logs = found.logs.keys().map(|log| log.topic.to_string());
+            let logs = found.logs.iter().map(|(log, found)| match found.is_copy {
+                true => "m".to_owned(),
+                false => log.topic.to_string(),
+            });
             let futures = found.futures.iter().map(|it| it.folder.replace("-future", ""));
             let renamed = renamings.into_iter().map(|it| {
                 let from = it.from.replace("-future", "").replace("-0", "");
@@ -511,6 +547,13 @@ mod tests {
             (&["t", "m", "f"], &["t", "t>-stray", "f"]),
             // The copy has its name, and nobody came to take its mark away.
             (&["", "m"], &["", "t"]),
+            // The same, or the log went on without it where nobody can look.
+            (&["-", "m"], &["", "m"]),
+            (&["m", "-"], &["m", ""]),
+            (&["t-", "m"], &["t", "m"]),
+            (&["-", "mf"], &["", "m"]),
+            (&["-", "m", "f"], &["", "m", ""]),
+            (&["-", "m", "t"], &["", "t>-stray", "t"]),
             // Only one belongs here.
             (&["t", "o"], &["t", "t>-stray"]),
             // What no move leaves.

@@ -167,11 +167,12 @@ impl Shard {
         }
     }
 
-    /// Where the log of a partition was when the node started.
+    /// Where the log of a partition was when the node started. A copy is none that waits for it.
     fn find_log(&self, name: &TopicPartition) -> Option<(u16, Found)> {
         let directories = self.life.found()?;
         for (index, directory) in directories.iter().enumerate() {
-            let Some(log) = directory.logs.get(name) else { continue };
+            let log = directory.logs.get(name).filter(|log| !log.is_copy);
+            let Some(log) = log else { continue };
             let checkpoints = Checkpoints {
                 clean_shutdown: directory.clean_shutdown.is_some(),
                 recovery_point: log.recovery_point,
@@ -183,6 +184,12 @@ impl Shard {
             return Some((u16::try_from(index).expect("directories are few"), found));
         }
         None
+    }
+
+    /// Whether a copy was found that must not be used before its log is.
+    fn has_waiting_copy(&self, name: &TopicPartition) -> bool {
+        let found = self.life.found().into_iter().flat_map(|found| found.iter());
+        found.filter_map(|directory| directory.logs.get(name)).any(|log| log.is_copy)
     }
 
     /// The log's directory, and what is there of it: where it was found; else where somebody wanted
@@ -203,6 +210,7 @@ impl Shard {
         let was_before = !self.life.has_forgotten_logs;
         let (index, found) = match (assigned, first_offline) {
             (Some(index), _) if self.is_offline(index) => (index, Found::Offline),
+            (_, Some(index)) if self.has_waiting_copy(name) => (index, Found::Offline),
             (None, Some(index)) if was_before => (index, Found::Offline),
             (Some(index), _) => (index, Found::Nothing),
             (None, _) => (self.emptiest_directory(), Found::Nothing),

@@ -202,8 +202,8 @@ pub struct FoundLog {
     pub log_start_offset: Offset,
     /// Everything below was compacted; none of a log that never was.
     pub first_dirty: Option<Offset>,
-    /// It was taking the place of a log in another directory when that was last heard of. Known
-    /// only where there are two logs.
+    /// It was taking the place of a log in another directory when that was last heard of, and that
+    /// log may still be there, in a directory that is offline: this one must not be used.
     pub is_copy: bool,
 }
 

@@ -475,6 +475,53 @@ fn any_directory_may_fail_at_any_time_of_a_move_and_another_may_be_asked_for_the
     assert_eq!(outcomes.into_iter().collect::<Vec<_>>(), [(1, false), (1, true), (2, false)]);
 }
 
+/// What cannot be read of the log's directory when the node starts again.
+fn log_is_out_of_sight(world: &mut World, unreadable: &str) -> bool {
+    world.set_trouble(unreadable, Some(Trouble::Broken));
+    world.restart(Crash::Process);
+    let write = client::produce(TOPIC, 0, batch(&["x"]));
+    let response = world.call::<ProduceRequest>(9, &write);
+    world.set_trouble(unreadable, None);
+    match response.responses[0].partition_responses[0].error_code {
+        ErrorCode::NONE => false,
+        ErrorCode::KAFKA_STORAGE_ERROR => true,
+        code => panic!("{code} while {unreadable} cannot be read"),
+    }
+}
+
+#[test]
+fn a_copy_that_lacks_records_is_not_taken_for_the_log_where_that_is_out_of_sight() {
+    let mark = format!("{SECOND_DIRECTORY}/{TOPIC}-0/{COPY_MARK}");
+    let mut copies = 0;
+    for moments in (0..400).step_by(2) {
+        let settings = "log.flush.interval.messages=1\n";
+        let mut world = World::with_settings(1, slow_names(1_000, 2_000), ALL, settings);
+        world.create_topic(TOPIC, 1);
+        produced(&mut world, TOPIC, 0, &["a"]);
+        settles(&mut world, TOPIC, 0);
+        assert_eq!(alter(&mut world, TOPIC, 0, SECOND_DIRECTORY), ErrorCode::NONE);
+        assert_eq!(settles(&mut world, TOPIC, 0), SECOND_DIRECTORY);
+        assert_eq!(alter(&mut world, TOPIC, 0, THIRD_DIRECTORY), ErrorCode::NONE);
+        world.passes(moments, |_| {});
+        world.set_trouble(THIRD_DIRECTORY, Some(Trouble::Broken));
+        world.passes(200, |_| {});
+        if folders(&mut world, "").len() != 2 {
+            // The copy has not got the name of the log, or has taken its place.
+            continue;
+        }
+        copies += 1;
+        assert_eq!(produced(&mut world, TOPIC, 0, &["b"]), 1, "after {moments}");
+        world.set_trouble(THIRD_DIRECTORY, None);
+        let unreadable = if copies % 2 == 0 { &*mark } else { SECOND_DIRECTORY };
+        assert!(log_is_out_of_sight(&mut world, unreadable), "after {moments}: {unreadable}");
+        world.restart(Crash::Process);
+        assert_eq!(produced(&mut world, TOPIC, 0, &["c"]), 2, "after {moments}");
+        assert_eq!(fetched(&mut world, TOPIC, 0, 0), ["a", "b", "c"], "after {moments}");
+        assert_eq!(settles(&mut world, TOPIC, 0), SECOND_DIRECTORY);
+    }
+    assert!(copies > 1, "the copy got the name of the log and the log got it back {copies} times");
+}
+
 /// Lets the copy in this directory be marked; the name of the mark takes so long to be durable.
 fn is_being_marked(world: &mut World, directory: &str, sync_us: u64) {
     let mut slow = None;
