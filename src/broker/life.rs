@@ -66,8 +66,13 @@ pub(crate) struct Keeper {
     pub(crate) early: Vec<(Token, SocketId)>,
     /// Connections of each data shard.
     pub(crate) loads: Vec<u32>,
-    /// Who waits until checkpoints are written.
-    pub(crate) checkpoint_asks: Vec<(Asker, Offset)>,
+    /// Who waits until checkpoints are written, and by which round.
+    pub(crate) checkpoint_asks: Vec<(Asker, Offset, u64)>,
+    /// Counts the rounds of writing checkpoints that have begun.
+    pub(crate) checkpoint_round: u64,
+    /// Another round is due when this one is over. Begun within it, rounds that come faster than
+    /// the disk writes would never end.
+    pub(crate) checkpoints_again: bool,
     /// Where the logs of the node stood when their shards last said so; none of a shard that stops
     /// before it knows its logs.
     pub(crate) positions: BTreeMap<ShardId, Option<Vec<LogPosition>>>,
@@ -92,6 +97,8 @@ impl Life {
             early: Vec::new(),
             loads: vec![0; usize::from(setup.data_shards)],
             checkpoint_asks: Vec::new(),
+            checkpoint_round: 0,
+            checkpoints_again: false,
             positions: BTreeMap::new(),
             shards_closed: 0,
             unclosed: BTreeSet::new(),

@@ -439,13 +439,20 @@ impl Shard {
         let all_known = keeper.positions.len() == usize::from(self.setup.data_shards);
         if !keeper.positions.values().all(Option::is_some) {
             // What is on the disk says more. As after a crash, the next start checks the logs.
+            keeper.checkpoint_round += 1;
             self.go_on_when_written(io);
-        } else if (!closed && all_known) || last {
-            self.write_checkpoints(io, last);
+        } else if last {
+            self.write_checkpoints(io, true);
+        } else if !closed && all_known {
+            keeper.checkpoints_again = true;
+            self.go_on_when_written(io);
         }
     }
 
     fn write_checkpoints(&mut self, io: &mut Io<'_>, last: bool) {
+        let keeper = self.life.keeper();
+        keeper.checkpoint_round += 1;
+        keeper.checkpoints_again = false;
         for index in 0..self.setup.log_directories.len() {
             let index = u16::try_from(index).expect("directories are few");
             let keeper = self.life.keeper();
@@ -475,20 +482,26 @@ impl Shard {
     }
 
     /// As keeper: answers when no directory is being written, and stops when every shard's logs are
-    /// closed besides.
+    /// closed besides, or begins another round that is due.
     fn go_on_when_written(&mut self, io: &mut Io<'_>) {
         let keeper = self.life.keeper();
         let all_known = keeper.positions.len() == usize::from(self.setup.data_shards);
         if !all_known || !keeper.directories.iter().all(Directory::is_idle) {
             return;
         }
-        let asks = std::mem::take(&mut keeper.checkpoint_asks);
-        if keeper.shards_closed == self.setup.data_shards {
-            self.keeper_stopped(io);
-        }
-        for (asker, settled) in asks {
+        let round = keeper.checkpoint_round;
+        let written = keeper.checkpoint_asks.extract_if(.., |(.., needed)| *needed <= round);
+        let written: Vec<_> = written.collect();
+        let (stops, again) =
+            (keeper.shards_closed == self.setup.data_shards, keeper.checkpoints_again);
+        for (asker, settled, _) in written {
             let reply = Reply::Checkpointed(settled);
             self.mail.reply(io.effects, asker.shard, asker.id, reply);
+        }
+        if stops {
+            self.keeper_stopped(io);
+        } else if again {
+            self.write_checkpoints(io, false);
         }
     }
 

@@ -318,7 +318,9 @@ impl Shard {
                 if closed {
                     self.mail.reply(io.effects, asker.shard, asker.id, Reply::Taken);
                 } else {
-                    self.life.keeper().checkpoint_asks.push((asker, settled));
+                    let keeper = self.life.keeper();
+                    let round = keeper.checkpoint_round + 1;
+                    keeper.checkpoint_asks.push((asker, settled, round));
                 }
                 self.note_checkpoints(io, asker.shard, positions, closed, unclosed);
             }

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use api::{FileEffect, FileOutcome, Part};
-use base::{Map, Offset, Slab, Token};
+use base::{Map, Offset, Random, Slab, Token};
 use bytes::{Bytes, BytesMut};
 use commitlog::{LogState, Read, ReadRequest};
 use group::{GroupCoordinator, GroupReply, GroupRequest, Output};
@@ -80,10 +80,11 @@ impl Owner {
             return;
         }
         let leads = partition.led_in().is_some() && partition.log.state() == LogState::Open;
-        let (from, name) = (partition.log.log_start_offset(), partition.name.to_string());
+        let from = partition.log.log_start_offset();
         match (leads, self.hosts.by_partition.contains_key(&token)) {
             (true, false) => {
-                let random = self.random.fork(&name);
+                // One that is loaded again must not give the ids once more that it gave before.
+                let random = Random::new(self.random.next_u64());
                 let coordinator = GroupCoordinator::new(self.group_config.clone(), random);
                 let loading = Some(Loading::at(from));
                 self.hosts.latest.0 += 1;
