@@ -143,9 +143,10 @@ fn topic(name: &str, is_synced: bool, more: &[(&'static str, &str)]) -> TopicHis
 pub fn changes<N: Node>(
     make_node: impl FnOnce(&Scenario) -> N,
     course: Course,
+    options: Options,
 ) -> Result<Vec<Change>, Violation> {
     let heard = Heard::default();
-    let mut simulation = simulation(make_node, course, Options::default());
+    let mut simulation = simulation(make_node, course, options);
     heard.listen(|| guarded(|| simulation.go_through(course, None, 0, &heard)))
 }
 

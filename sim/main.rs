@@ -128,42 +128,48 @@ fn main() -> ExitCode {
     if plant.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Goes through every course, once for each crash. What is drawn comes from the seeds; what is not
-/// is the same for all of them, and left out but for the first.
+/// Goes through every course, once for each crash, with each seed. What is not drawn is left out
+/// but for the first of them.
 fn run_boundaries(arguments: &Arguments) -> ExitCode {
     for &course in Course::ALL {
-        let changes = match changes(RealNode::new, course) {
-            Ok(changes) => changes,
-            Err(violation) => {
-                println!("{course:?} without a crash: {violation}");
-                return ExitCode::FAILURE;
-            }
-        };
-        let points = points(&changes, true);
-        let mut crashes = 0;
-        for (seed, point) in arguments.seeds.clone().flat_map(|seed| {
-            let is_new = move |point: &&CrashPoint| {
-                seed == arguments.seeds.start
-                    || point.rest == Rest::Drawn
-                    || point.moment == Moment::Within
-            };
-            points.iter().filter(is_new).map(move |point| (seed, *point))
-        }) {
-            crashes += 1;
+        let (mut all_changes, mut crashes) = (0, 0);
+        for seed in arguments.seeds.clone() {
             let options = Options { seed, ..Options::default() };
-            if let Err(violation) = crash_at(RealNode::new, course, point, options).outcome {
-                let options = Options { trace_lines: arguments.trace.max(1), ..options };
-                for line in crash_at(RealNode::new, course, point, options).lines {
-                    println!("{line}");
+            let changes = match changes(RealNode::new, course, options) {
+                Ok(changes) => changes,
+                Err(violation) => {
+                    println!("{course:?}, seed {seed}, without a crash: {violation}");
+                    return ExitCode::FAILURE;
                 }
-                println!("{course:?}, seed {seed}, {point:?}: {violation}");
-                return ExitCode::FAILURE;
+            };
+            let is_first = seed == arguments.seeds.start;
+            let mut points = points(&changes, true);
+            points.retain(|point| {
+                is_first || point.rest == Rest::Drawn || point.moment == Moment::Within
+            });
+            (all_changes, crashes) = (all_changes + changes.len(), crashes + points.len());
+            for point in points {
+                if !survives(course, point, options, arguments.trace) {
+                    return ExitCode::FAILURE;
+                }
             }
         }
-        let changes = changes.len();
-        println!("{course:?}: {changes} changes of the disk, {crashes} crashes, nothing found");
+        println!("{course:?}: {crashes} crashes at {all_changes} changes, nothing found");
     }
     ExitCode::SUCCESS
+}
+
+/// Crashes a course once; says what was found, if anything.
+fn survives(course: Course, point: CrashPoint, options: Options, trace: usize) -> bool {
+    let Err(violation) = crash_at(RealNode::new, course, point, options).outcome else {
+        return true;
+    };
+    let options = Options { trace_lines: trace.max(1), ..options };
+    for line in crash_at(RealNode::new, course, point, options).lines {
+        println!("{line}");
+    }
+    println!("{course:?}, seed {}, {point:?}: {violation}", options.seed);
+    false
 }
 
 fn run_seed(seed: u64, plant: Option<Plant>, trace_lines: usize) -> Report {

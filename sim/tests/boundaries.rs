@@ -6,7 +6,7 @@ use sim::node::RealNode;
 use sim::simulation::Options;
 
 fn crash_everywhere(course: Course) {
-    let changes = changes(RealNode::new, course).expect("without a crash");
+    let changes = changes(RealNode::new, course, Options::default()).expect("without a crash");
     assert!(changes.len() > 20, "{course:?} changes little: {changes:?}");
     for point in points(&changes, false) {
         let report = crash_at(RealNode::new, course, point, Options::default());
