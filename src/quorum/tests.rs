@@ -668,6 +668,20 @@ fn a_directory_that_cannot_be_used_stops_the_node() {
         disk.install(Path::new(&log), &bytes);
     });
     assert!(sentence.contains("cannot be used at offset 4"), "{sentence}");
+    // Neither the offset nor the epoch of a batch is under its checksum.
+    let second = |at: usize, change: fn(&mut u8)| {
+        fails(&|cluster| {
+            let disk = cluster.world.disk(cluster.node);
+            let mut bytes = disk.peek(Path::new(&log)).expect("exists").to_vec();
+            assert_eq!(bytes[174..182], 3i64.to_be_bytes(), "the second batch begins here");
+            change(&mut bytes[at]);
+            disk.install(Path::new(&log), &bytes);
+        })
+    };
+    let sentence = second(181, |offset| *offset += 1);
+    assert!(sentence.contains("cannot be used at offset 3: a batch with"), "{sentence}");
+    let sentence = second(174 + 15, |epoch| *epoch -= 1);
+    assert!(sentence.contains("cannot be used at offset 3: a batch of epoch 0"), "{sentence}");
     let mut cluster = Cluster::new(5, FaultPlan::calm());
     cluster.directory_id = Uuid([9; 16]);
     cluster.start(vec![]);

@@ -31,7 +31,7 @@ mod tests;
 
 pub use control::{ControlError, ControlRecord, control_records};
 pub use election::{BadElectionState, ElectionState, ReplicaKey};
-pub use log::EpochOffset;
+pub use log::{BatchError, EpochOffset};
 pub use messages::{
     FetchContent, FetchRequest, Known, Peer, Refusal, Reply, ReplyBody, Request, RequestBody,
     RequestId, SnapshotContent, VoteRequest,

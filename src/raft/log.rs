@@ -6,7 +6,34 @@ use std::collections::BTreeMap;
 use base::{LeaderEpoch, Offset};
 use records::BatchHeader;
 
+use crate::control::ControlError;
 use crate::snapshot::SnapshotId;
+
+/// Why a batch cannot be the next one of a log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// Something lies between it and the batch before, or both have an offset.
+    #[error("a batch with the offsets from {base} to {next} does not go on from {end}")]
+    Gap {
+        /// The offset of its first record.
+        base: Offset,
+        /// The offset behind its last record.
+        next: Offset,
+        /// The end of the log.
+        end: Offset,
+    },
+    /// Leaders append in their own epoch, and epochs only grow.
+    #[error("a batch of epoch {epoch} comes after one of epoch {before}")]
+    OlderEpoch {
+        /// The epoch of the batch.
+        epoch: LeaderEpoch,
+        /// The epoch of the one before it.
+        before: LeaderEpoch,
+    },
+    /// It has control records that cannot be read.
+    #[error(transparent)]
+    Control(#[from] ControlError),
+}
 
 /// A place in the log: an offset, and the epoch of the record in front of it. Ordered as Raft
 /// compares logs, the epoch first.
@@ -70,23 +97,24 @@ impl LogView {
         self.truncations == 0 && self.synced == self.end
     }
 
-    /// A batch was appended.
+    /// A batch is appended.
     ///
-    /// # Panics
-    /// If it does not go on from the end, or goes back to an older epoch.
-    pub(crate) fn append(&mut self, header: &BatchHeader) {
+    /// # Errors
+    /// If it does not go on from the end, or goes back to an older epoch: nothing is changed then.
+    pub(crate) fn append(&mut self, header: &BatchHeader) -> Result<(), BatchError> {
         let end = self.end();
-        assert_eq!(header.base_offset, end.offset, "a batch goes on from the end of the log");
-        assert!(
-            header.leader_epoch >= end.epoch,
-            "epoch {} after {}",
-            header.leader_epoch,
-            end.epoch
-        );
+        let (base, next) = (header.base_offset, header.next_offset());
+        if base != end.offset || next <= base {
+            return Err(BatchError::Gap { base, next, end: end.offset });
+        }
+        if header.leader_epoch < end.epoch {
+            return Err(BatchError::OlderEpoch { epoch: header.leader_epoch, before: end.epoch });
+        }
         if header.leader_epoch > end.epoch || self.epochs.is_empty() {
             self.epochs.push(EpochOffset { epoch: header.leader_epoch, offset: end.offset });
         }
-        self.end = header.next_offset();
+        self.end = next;
+        Ok(())
     }
 
     /// Everything from `offset` on goes; until [`LogView::on_truncated`] nothing counts as durable
@@ -273,7 +301,7 @@ mod tests {
         for _ in 0..3 {
             builder.append(&NewRecord::default());
         }
-        log.append(builder.build().header());
+        log.append(builder.build().header()).expect("it goes on");
         log.on_synced(Offset(20));
         assert_eq!((log.end(), log.synced()), (at(7, 15), Offset(12)));
         log.on_truncated();

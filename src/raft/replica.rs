@@ -32,10 +32,10 @@ pub use self::leader::Progress;
 use self::prospective::Prospective;
 use self::resigned::Resigned;
 use self::unattached::Unattached;
-use crate::control::{ControlError, control_records};
+use crate::control::control_records;
 use crate::election::{ElectionState, ReplicaKey};
 use crate::history::VoterHistory;
-use crate::log::LogView;
+use crate::log::{BatchError, LogView};
 use crate::messages::{Known, Peer, Reply, Request, RequestBody, RequestId};
 use crate::outbox::{ElectionWritten, Outbox, Output};
 use crate::peers::Peers;
@@ -220,8 +220,9 @@ impl Raft {
     /// Learns a batch of the log, in their order.
     ///
     /// # Errors
-    /// If it is a control batch that cannot be read.
-    pub fn on_batch(&mut self, batch: &Batch) -> Result<(), ControlError> {
+    /// If it does not go on from the one before it, or is a control batch that cannot be read: the
+    /// disk is not as a replica left it.
+    pub fn on_batch(&mut self, batch: &Batch) -> Result<(), BatchError> {
         assert!(!self.is_started, "the log is read before the start");
         self.append_to_view(batch)
     }
@@ -506,14 +507,14 @@ impl Raft {
 
     /// Takes a batch of this leader into its log.
     fn append_own(&mut self, batch: Batch) {
-        self.append_to_view(&batch).expect("what was built here can be read");
+        self.append_to_view(&batch).expect("what was built here goes on");
         self.outbox.push(Output::Append(batch));
     }
 
-    fn append_to_view(&mut self, batch: &Batch) -> Result<(), ControlError> {
+    fn append_to_view(&mut self, batch: &Batch) -> Result<(), BatchError> {
         let header = batch.header();
         let records = if header.is_control() { control_records(batch)? } else { Vec::new() };
-        self.log.append(header);
+        self.log.append(header)?;
         for (place, record) in (0i64..).zip(&records) {
             self.voters.append(header.base_offset.plus(place), record);
         }

@@ -11,7 +11,7 @@
 
 use base::{Instant, Now, Offset};
 use bytes::Bytes;
-use records::{Batch, Batches};
+use records::Batches;
 
 use super::{LeaderAt, Raft, Role, is_due};
 use crate::election::ReplicaKey;
@@ -268,8 +268,8 @@ impl Raft {
             if let Err(error) = batch.check_crc() {
                 return refused(&error);
             }
-            if !self.goes_on(&batch) {
-                return refused(&"it does not go on from the end of the log");
+            if batch.header().leader_epoch > self.epoch {
+                return refused(&"its epoch is newer than the leader's");
             }
             if let Err(error) = self.append_to_view(&batch) {
                 return refused(&error);
@@ -277,13 +277,6 @@ impl Raft {
             self.outbox.push(Output::Append(batch));
         }
         true
-    }
-
-    fn goes_on(&self, batch: &Batch) -> bool {
-        let (header, end) = (batch.header(), self.log.end());
-        header.base_offset == end.offset
-            && header.next_offset() > end.offset
-            && (end.epoch..=self.epoch).contains(&header.leader_epoch)
     }
 
     fn begin_snapshot(&mut self, id: SnapshotId) -> bool {

@@ -261,6 +261,29 @@ fn begin(epoch: i32, leader: i32) -> RequestBody {
 type Make = fn() -> One;
 
 #[test]
+fn a_log_on_disk_that_no_replica_wrote_is_an_error() {
+    let voters = VoterSet::new(vec![voter(1)]);
+    let mut raft = Raft::new(Params {
+        own: voter(1),
+        cluster_id: "cluster".into(),
+        configured_voters: VoterSet::default(),
+        bootstrap_servers: 0,
+        timing: Timing::default(),
+        random: Random::new(SEED),
+    });
+    raft.on_snapshot(SnapshotId::BOOTSTRAP, 100, 1, Some(voters));
+    raft.on_batch(&batch(0, 5, 3)).expect("goes on");
+    let gap = |base, next| {
+        Err(BatchError::Gap { base: Offset(base), next: Offset(next), end: Offset(5) })
+    };
+    let (epoch, before) = (LeaderEpoch(2), LeaderEpoch(3));
+    assert_eq!(raft.on_batch(&batch(6, 7, 3)), gap(6, 7));
+    assert_eq!(raft.on_batch(&batch(4, 6, 3)), gap(4, 6));
+    assert_eq!(raft.on_batch(&batch(5, 6, 2)), Err(BatchError::OlderEpoch { epoch, before }));
+    assert_eq!(raft.on_batch(&batch(5, 6, 3)), Ok(()));
+}
+
+#[test]
 fn each_role_grants_what_kafka_grants() {
     // PreVote of number 2 and of number 3, their votes; none is behind.
     let cases: [(&str, Make, [bool; 4]); 9] = [
