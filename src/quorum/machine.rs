@@ -87,7 +87,10 @@ impl Quorum {
                     self.store.append(now, &batch);
                 }
                 Output::Leading(_) => self.activate(now, effects),
-                Output::HighWatermark(offset) => self.commit(now, offset, effects),
+                Output::HighWatermark(offset) => {
+                    self.committed = Some(offset);
+                    self.commit(now, offset, effects);
+                }
                 Output::Following { epoch, .. } => {
                     tracing::debug!(epoch = epoch.0, "this node does not lead the quorum");
                 }
@@ -272,8 +275,8 @@ impl Quorum {
             let Some(waiting) = self.waiting.pop_front() else { return };
             self.handle(now, waiting);
             // An answer that needs no commit leaves at once.
-            if let Some(high_watermark) = self.raft.high_watermark() {
-                self.commit(now, high_watermark, effects);
+            if let Some(committed) = self.committed {
+                self.commit(now, committed, effects);
             }
         }
     }

@@ -105,6 +105,8 @@ pub struct Quorum {
     pub(crate) stage: Stage,
     pub(crate) life: Life,
     pub(crate) owners: Owners,
+    /// The last high watermark that raft has let out; it may know of a higher one already.
+    pub(crate) committed: Option<Offset>,
     /// The image of the last publication.
     pub(crate) published: Option<Arc<Image>>,
     /// In order of their offsets.
@@ -150,6 +152,7 @@ impl Quorum {
             stage: Stage::Loading(Box::default()),
             life,
             owners: Owners::new(params.data_shards),
+            committed: None,
             published: None,
             pending: VecDeque::new(),
             waiting: VecDeque::new(),

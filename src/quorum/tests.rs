@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use api::{Effect, Effects, Event, Machine};
-use base::{Duration, Instant, NodeId, Now, Random, ShardId, Token, Uuid};
+use base::{Duration, Instant, NodeId, Now, Offset, Random, ShardId, Token, Uuid};
 use bytes::Bytes;
 use config::{BrokerConfig, Pairs};
 use fakeworld::{Crash, Exit, FaultPlan, Seat, Trouble, World, WorldEvent, WorldOptions};
@@ -19,9 +19,11 @@ use protocol::{
     CreateTopicsRequest, DescribeQuorumRequest, ErrorCode, Message as _, Reader, RequestFrame,
     ResponseHeader, encode_request,
 };
+use raft::Output;
 use records::Batches;
 
 use crate::format::{self, Controllers, FormatRequest};
+use crate::shard::Stage;
 use crate::{Quorum, QuorumParams};
 
 const CLUSTER: &str = "4L6g3nShT-eMCtK--X86sw";
@@ -626,6 +628,49 @@ fn the_quorum_is_described() {
         (&*response.nodes[0].listeners[0].host, response.nodes[0].listeners[0].port),
         ("127.0.0.1", 9093)
     );
+}
+
+/// What raft knows to be committed may wait in it for `quorum-state`, and so do the answers.
+#[test]
+fn an_answer_waits_until_the_high_watermark_has_come_out() {
+    let now = Now { mono: Instant::ZERO, wall_ms: 0 };
+    let directory_id = Uuid([7; 16]);
+    let mut quorum = Quorum::new(QuorumParams {
+        listeners: Arc::new([]),
+        cluster_id: CLUSTER.to_owned(),
+        config: Arc::new(config(&[("controller.quorum.voters", "1@127.0.0.1:9093")])),
+        directory: PathBuf::from("/data"),
+        directory_id,
+        data_shards: 1,
+        random: Random::new(1),
+    });
+    let mut outputs = Vec::new();
+    quorum.raft.start(now, None, &mut outputs).expect("it can start");
+    let Some(Output::WriteElection(_, written)) = outputs.pop() else { panic!("{outputs:?}") };
+    quorum.raft.on_election_written(now, written, &mut outputs);
+    quorum.stage = Stage::Leading { activated: Offset(0) };
+    let end = quorum.raft.end_offset();
+    outputs.clear();
+    quorum.raft.on_synced(now, end, &mut outputs);
+    assert_eq!(
+        (quorum.raft.high_watermark(), &outputs[..]),
+        (Some(end), &[Output::HighWatermark(end)][..])
+    );
+
+    let mut effects = Effects::new();
+    let describe = api(&DescribeQuorumRequest::default(), 2);
+    let body = Request::Quorum(Box::new(describe));
+    let message = Message::Request { id: Token::NONE, body };
+    quorum.step(now, Event::Mesh { from: ShardId(0), message }, &mut effects);
+    let is_answered = |effects: &Effects<Message>| {
+        let reply = |effect: &Effect<Message>| {
+            matches!(effect, Effect::Mesh { message: Message::Reply { .. }, .. })
+        };
+        effects.as_slice().iter().any(reply)
+    };
+    assert!(!is_answered(&effects), "{effects:?}");
+    quorum.take_outputs(now, outputs, &mut effects);
+    assert!(is_answered(&effects), "{effects:?}");
 }
 
 #[test]
