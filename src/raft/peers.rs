@@ -9,7 +9,7 @@ use crate::messages::{Peer, RequestId};
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    UnderWay { id: RequestId, until: Instant },
+    UnderWay { id: RequestId, until: Instant, is_overtaken: bool },
     Pausing { until: Instant },
 }
 
@@ -56,11 +56,28 @@ impl Peers {
         self.states.values().any(awaits)
     }
 
+    /// A newer request takes the place of all that are under way: their answers may still say who
+    /// leads, and nothing of the log.
+    pub(crate) fn overtake(&mut self) {
+        for state in self.states.values_mut() {
+            if let State::UnderWay { is_overtaken, .. } = state {
+                *is_overtaken = true;
+            }
+        }
+    }
+
+    /// Whether a newer request took the place of the one to `peer`.
+    pub(crate) fn is_overtaken(&self, peer: Peer) -> bool {
+        let state = self.states.get(&peer);
+        matches!(state, Some(State::UnderWay { is_overtaken: true, .. }))
+    }
+
     /// A request goes to `peer`.
     pub(crate) fn begin(&mut self, peer: Peer, now: Instant) -> RequestId {
         let id = RequestId(self.next_id);
         self.next_id += 1;
-        self.states.insert(peer, State::UnderWay { id, until: now + self.request_timeout });
+        let until = now + self.request_timeout;
+        self.states.insert(peer, State::UnderWay { id, until, is_overtaken: false });
         id
     }
 

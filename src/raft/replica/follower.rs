@@ -127,8 +127,7 @@ impl Raft {
     /// Tells the leader what is true of this voter, if it does not know.
     fn update_voter(&mut self, now: Now, leader: Peer) {
         let needs_update = self.voter_needs_update();
-        let can_send =
-            self.peers.is_free(leader, now.mono) && !self.peers.is_any_under_way(now.mono);
+        let can_send = self.peers.is_free(leader, now.mono);
         if needs_update && can_send {
             let body = RequestBody::UpdateVoter { epoch: self.epoch, voter: self.own.clone() };
             self.send(now, leader, body);
@@ -166,16 +165,17 @@ impl Raft {
         }
     }
 
-    /// Fetches on, if nothing is under way and all that was fetched is durable.
+    /// Fetches on, if the peer is free and all that was fetched is durable.
+    ///
+    /// A peer that says nothing does not keep a follower from its leader: a request to another one
+    /// is overtaken. Of several only the newest answer may change the log, since the others start
+    /// from where it ended before.
     fn fetch_from(&mut self, now: Now, peer: Peer) {
         #[cfg(test)]
         let is_settled = self.log.is_settled() || self.faults.claims_unsynced;
         #[cfg(not(test))]
         let is_settled = self.log.is_settled();
-        if !is_settled || self.installing.is_some() || self.peers.is_any_under_way(now.mono) {
-            return;
-        }
-        if !self.peers.is_free(peer, now.mono) {
+        if !is_settled || self.installing.is_some() || !self.peers.is_free(peer, now.mono) {
             return;
         }
         let fetching = match &self.role {
@@ -198,6 +198,7 @@ impl Raft {
                 high_watermark: Some(self.high_watermark),
             }),
         };
+        self.peers.overtake();
         self.send(now, peer, body);
     }
 

@@ -118,6 +118,7 @@ impl Raft {
         }
         let leader = known.leader.map(|id| LeaderAt { id, endpoints: known.endpoints });
         let before = self.election();
+        let is_overtaken = self.peers.is_overtaken(from);
         if !self.learn(now, known.epoch, leader) {
             return false;
         }
@@ -125,6 +126,7 @@ impl Raft {
             return true;
         }
         match body {
+            Ok(_) if is_overtaken => true,
             Ok(body) => self.take_answer(now, from, body),
             // Who knows no more than this replica is not asked again at once.
             Err(Refusal::FencedLeaderEpoch | Refusal::NotLeaderOrFollower) => {

@@ -650,6 +650,49 @@ fn a_follower_claims_what_is_durable_and_appends_what_goes_on() {
 }
 
 #[test]
+fn a_peer_that_says_nothing_keeps_no_follower_from_its_leader() {
+    let mut one = One::follower();
+    let (first, _) = one.sent(3).expect("it fetches");
+    one.hears(3, None);
+    let (other, body) = one.sent(2).expect("another one may know of a new leader");
+    assert!(matches!(body, RequestBody::Fetch(_)), "{body:?}");
+    // Number 2 is silent, and the leader is back.
+    one.wait(20);
+    assert_ne!(one.sent(3).expect("it fetches").0, first);
+    let records = |batch: Batch| FetchContent::Records(batch.bytes().clone());
+    one.is_answered(3, fetched(Some(10), records(batch(10, 12, 5))));
+    one.synced(12);
+    for _ in 0..5 {
+        one.wait(400);
+        one.is_answered(3, fetched(Some(10), FetchContent::Records(Bytes::new())));
+    }
+    assert_eq!((one.role(), one.raft.log.end()), ("follower", at(5, 12)));
+    // What it was asked long ago is of another log than there is now.
+    let id = SnapshotId { end_offset: Offset(40), epoch: LeaderEpoch(5) };
+    let late =
+        [FetchContent::Diverging(at(4, 10)), FetchContent::Snapshot(id), records(batch(12, 13, 5))];
+    for content in late {
+        let mut one = One::follower();
+        one.hears(3, None);
+        one.wait(20);
+        one.is_answered(3, fetched(Some(10), records(batch(10, 12, 5))));
+        one.synced(12);
+        assert_eq!(one.sent(2).expect("it was asked").0, other);
+        one.is_answered(2, fetched(None, content));
+        assert_eq!(one.raft.log.end(), at(5, 12));
+        one.is_answered(3, fetched(None, FetchContent::Records(Bytes::new())));
+        assert!(matches!(one.last_sent().1, RequestBody::Fetch(_)), "{:?}", one.last_sent());
+    }
+    // Yet it is heard when it knows of a new leader.
+    let mut one = One::follower();
+    one.hears(3, None);
+    one.wait(20);
+    let known = Known { epoch: LeaderEpoch(6), leader: Some(NodeId(2)), endpoints: Vec::new() };
+    one.hears(2, Some(Reply { known, body: Err(Refusal::FencedLeaderEpoch) }));
+    assert_eq!((one.role(), one.raft.election().leader), ("follower", NodeId(2)));
+}
+
+#[test]
 fn a_diverging_log_is_cut_off_but_never_below_the_high_watermark() {
     let mut one = One::follower();
     one.is_answered(3, fetched(Some(6), FetchContent::Records(Bytes::new())));
