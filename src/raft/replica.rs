@@ -169,8 +169,8 @@ pub struct Raft {
     outbox: Outbox,
     peers: Peers,
     high_watermark: Option<Offset>,
-    /// The fetched snapshot that takes the place of the log. Until it has, this replica stays out
-    /// of elections.
+    /// The fetched snapshot that takes the place of the log. Until it has, this replica does not
+    /// stand for election; it votes by the log that it had.
     installing: Option<SnapshotId>,
     is_started: bool,
     #[cfg(test)]

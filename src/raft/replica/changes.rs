@@ -40,6 +40,11 @@ impl Change {
         self.request
     }
 
+    /// Nobody waits for `id` any more.
+    pub(super) fn forget(&mut self, id: RequestId) {
+        self.request.take_if(|waiting| *waiting == id);
+    }
+
     pub(super) fn joining_voter(&self) -> Option<&Voter> {
         match &self.stage {
             Stage::Asking { voter, .. } => Some(voter),

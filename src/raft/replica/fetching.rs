@@ -30,7 +30,9 @@ impl Raft {
             return self.reply(id, Err(Refusal::InvalidRequest));
         }
         let wait_ms = u64::try_from(fetch.max_wait_ms).unwrap_or(0);
-        let until = now.mono + Duration::from_millis(wait_ms);
+        // Whoever waits longer than this has given its leader up before.
+        let wait = Duration::from_millis(wait_ms).min(self.timing.fetch_timeout);
+        let until = now.mono + wait;
         self.answer_fetch(now, Parked { id, fetch, until });
     }
 
@@ -64,6 +66,16 @@ impl Raft {
         }
         let log_start = self.log.start().offset;
         self.reply(id, Ok(ReplyBody::Fetch { high_watermark, log_start, content }));
+    }
+
+    /// Nobody waits for the answer to a request any more, since its connection has closed. What was
+    /// begun for it goes on.
+    pub fn forget(&mut self, id: RequestId) {
+        let Role::Leader(leader) = &mut self.role else { return };
+        leader.parked.retain(|parked| parked.id != id);
+        if let Some(change) = &mut leader.change {
+            change.forget(id);
+        }
     }
 
     /// Looks again at the Fetches that wait.

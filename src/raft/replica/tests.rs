@@ -536,6 +536,34 @@ fn a_fetch_is_answered_as_its_log_stands_to_the_leaders() {
 }
 
 #[test]
+fn a_fetch_waits_for_a_bounded_time_and_not_for_a_closed_connection() {
+    let mut one = One::leader();
+    let end = one.raft.end_offset().0;
+    let long = FetchRequest { max_wait_ms: i32::MAX, ..fetch(LeaderEpoch(6), 3, at(6, end)) };
+    assert_eq!(one.asked(RequestBody::Fetch(long)), None);
+    one.wait(1_999);
+    assert_eq!(one.replied(), None);
+    one.wait(1);
+    assert!(one.replied().is_some(), "the fetch timeout is over");
+    // Of those that wait one is forgotten.
+    let gone = one.asks("cluster", RequestBody::Fetch(long));
+    let stays = one.asks("cluster", RequestBody::Fetch(long));
+    one.raft.forget(gone);
+    one.wait(2_000);
+    let is_answered =
+        |id| one.out.iter().any(|out| matches!(out, Output::Reply { id: of, .. } if *of == id));
+    assert_eq!((is_answered(gone), is_answered(stays)), (false, true));
+    // The removal of a voter goes on without who asked for it.
+    let (mut one, end) = established(1);
+    let gone = one.asks("cluster", RequestBody::RemoveVoter { voter: key(3) });
+    one.raft.forget(gone);
+    one.synced(end + 1);
+    one.is_fetched(2, at(6, end + 1));
+    assert_eq!((one.high_watermark(), one.raft.voters().len()), (Some(end + 1), 2));
+    assert!(!one.out.iter().any(|out| matches!(out, Output::Reply { id, .. } if *id == gone)));
+}
+
+#[test]
 fn a_leader_without_a_majority_resigns_and_one_with_it_stays() {
     let mut one = One::leader();
     for _ in 0..5 {
@@ -737,7 +765,13 @@ fn a_snapshot_takes_the_place_of_a_log_that_is_behind() {
     one.is_answered(3, part(6, 4));
     assert_eq!(one.out.last(), Some(&Output::InstallSnapshot(id)));
     one.wait(10_000);
-    assert_eq!(one.role(), "follower", "it stays out of elections meanwhile");
+    assert_eq!(one.role(), "follower", "it does not stand meanwhile");
+    // It votes, though, by the log that it had.
+    let mut voting = One { raft: one.raft.clone(), out: one.out.clone(), ..one };
+    for (log_end, granted) in [(at(4, 9), false), (at(4, 10), true)] {
+        let asked = voting.asked(vote(6, 2, log_end, false));
+        assert_eq!(asked, Some(Ok(ReplyBody::Vote { granted })), "{log_end:?}");
+    }
     let now = one.now();
     let voters = VoterSet::new(vec![voter(1), voter(2)]);
     one.raft.on_snapshot_installed(now, (id, 10), 1, Some(voters), &mut one.out);
