@@ -107,9 +107,6 @@ pub(crate) struct Opening {
     /// Where the segments begin that were recovered: their `.txnindex` is made again.
     recovered: Vec<Offset>,
     set_aside: Vec<FileRef>,
-    /// Whether all segments were set aside. They must not be back after a loss of power, beside
-    /// what will have been written in their place.
-    begins_anew: bool,
     /// Files that go before the log is open: a new segment could have their names.
     leftovers: Vec<String>,
     cases: Cases,
@@ -256,7 +253,6 @@ impl Opening {
             last: Last::default(),
             recovered: Vec::new(),
             set_aside: Vec::new(),
-            begins_anew: false,
             leftovers: Vec::new(),
             cases: Cases::default(),
         }

@@ -118,8 +118,8 @@ fn at(wall_ms: i64) -> Now {
     Now { mono: Instant::ZERO, wall_ms }
 }
 
-/// A batch of another leader, with the offsets up to `end`.
-fn batch(base: i64, end: i64, epoch: i32) -> Batch {
+/// A batch of another leader, with the offsets from `base` up to `end`.
+pub(crate) fn batch(base: i64, end: i64, epoch: i32) -> Batch {
     let mut builder = BatchBuilder::new(Offset(base), Compression::None);
     builder = builder.leader_epoch(LeaderEpoch(epoch));
     for _ in base..end {

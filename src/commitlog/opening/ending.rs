@@ -20,7 +20,6 @@ impl Opening {
         if !self.segments.is_empty() && self.last.end < start {
             let end = self.last.end;
             self.note(Case::EndsBeforeStart, format_args!("it ends at {end}, begins at {start}"));
-            self.begins_anew = true;
             for segment in std::mem::take(&mut self.segments) {
                 outstanding += self.set_segment_aside(&segment, out);
             }
@@ -114,7 +113,9 @@ impl Opening {
             out.push(FileEffect::Sync { token: STEP, file });
             outstanding += 1;
         }
-        if is_ahead || self.begins_anew {
+        // Segments that were all set aside must not be back after a loss of power, beside what will
+        // have been written in their place.
+        if is_ahead || self.has(Case::EndsBeforeStart) {
             let directory = self.params.directory.clone();
             out.push(FileEffect::SyncDirectory { token: STEP, directory });
             outstanding += 1;

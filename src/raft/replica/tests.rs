@@ -3,11 +3,12 @@
 
 use base::{Duration, Instant, LeaderEpoch, NodeId, Now, Offset, Random, Uuid};
 use bytes::Bytes;
-use records::{Batch, BatchBuilder, Compression, NewRecord};
+use records::Batch;
 
 use crate::control;
 use crate::log::EpochOffset;
 use crate::snapshot::SnapshotId;
+use crate::tests::batch;
 use crate::*;
 
 /// With this one a follower whose leader has gone waits long enough to hear of it again.
@@ -30,16 +31,6 @@ fn endpoints(id: i32) -> Vec<VoterEndpoint> {
 
 fn at(epoch: i32, offset: i64) -> EpochOffset {
     EpochOffset { epoch: LeaderEpoch(epoch), offset: Offset(offset) }
-}
-
-/// Records with the offsets from `base` up to `end`.
-fn batch(base: i64, end: i64, epoch: i32) -> Batch {
-    let mut builder = BatchBuilder::new(Offset(base), Compression::None);
-    builder = builder.leader_epoch(LeaderEpoch(epoch));
-    for _ in base..end {
-        builder.append(&NewRecord { value: Some(b"x"), ..NewRecord::default() });
-    }
-    builder.build()
 }
 
 /// A replica, and what it said since it was last asked.
